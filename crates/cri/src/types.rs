@@ -1,0 +1,240 @@
+//! The nouns of the runtime contract.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use ambient::Timestamp;
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(id: &str) -> Self {
+                Self(id.to_owned())
+            }
+        }
+    };
+}
+
+id!(
+    /// Names one sandbox for as long as the runtime knows it.
+    SandboxId
+);
+id!(
+    /// Names one container instance; a restart makes a new one.
+    ContainerId
+);
+
+/// Which pod a sandbox belongs to, and its how-manieth sandbox it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodMeta {
+    pub name: String,
+    pub namespace: String,
+    pub uid: String,
+    /// 0 for the pod's first sandbox, then one more for each that replaces it.
+    pub attempt: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum NamespaceMode {
+    /// One namespace for the whole pod.
+    #[default]
+    Pod,
+    /// One namespace per container (meaningful for PID only).
+    Container,
+    /// The node's own.
+    Node,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxConfig {
+    pub meta: PodMeta,
+    /// Empty: the node's host name (host network).
+    pub hostname: String,
+    /// The pod's log directory; container log paths are relative to it.
+    pub log_directory: PathBuf,
+    /// The pod's cgroup below the instance's root, e.g. `burstable/pod<uid>`.
+    pub cgroup_parent: String,
+    /// Limits of the pod's cgroup as a whole.
+    pub resources: Resources,
+    pub dns: DnsConfig,
+    pub network: NamespaceMode,
+    pub pid: NamespaceMode,
+    pub ipc: NamespaceMode,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What goes into `/etc/resolv.conf`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct DnsConfig {
+    pub servers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SandboxState {
+    Ready,
+    NotReady,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sandbox {
+    pub id: SandboxId,
+    pub meta: PodMeta,
+    pub state: SandboxState,
+    pub created_at: Timestamp,
+    pub network: NamespaceMode,
+    /// Empty for host network, and before the network is set up.
+    pub ips: Vec<IpAddr>,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// cgroup values; `None` leaves the kernel's default.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Resources {
+    pub cpu_shares: Option<u64>,
+    /// Microseconds per `cpu_period`.
+    pub cpu_quota: Option<i64>,
+    pub cpu_period: Option<u64>,
+    pub memory_limit_bytes: Option<i64>,
+    pub pids_limit: Option<i64>,
+    pub oom_score_adj: i32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mount {
+    pub host_path: PathBuf,
+    pub container_path: PathBuf,
+    pub readonly: bool,
+}
+
+/// Who the process is. Absent values come from the image.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SecurityContext {
+    pub run_as_user: Option<u32>,
+    pub run_as_group: Option<u32>,
+    pub supplemental_groups: Vec<u32>,
+    pub readonly_rootfs: bool,
+    pub privileged: bool,
+    pub no_new_privileges: bool,
+    pub capabilities_add: Vec<String>,
+    pub capabilities_drop: Vec<String>,
+    pub seccomp: Seccomp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Seccomp {
+    #[default]
+    RuntimeDefault,
+    Unconfined,
+    Localhost(PathBuf),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContainerConfig {
+    pub name: String,
+    /// The restart count this instance is born with.
+    pub attempt: u32,
+    /// Image reference or id, as the image verbs understand it.
+    pub image: String,
+    /// Replaces the image's entrypoint when not empty.
+    pub command: Vec<String>,
+    /// Replaces the image's arguments when not empty (or when `command` is set).
+    pub args: Vec<String>,
+    /// Empty: the image's working directory.
+    pub working_dir: String,
+    /// Appended to the image's environment; later entries win.
+    pub envs: Vec<(String, String)>,
+    pub mounts: Vec<Mount>,
+    /// Below the sandbox's log directory.
+    pub log_path: PathBuf,
+    pub resources: Resources,
+    pub security: SecurityContext,
+    /// `None`: the image's, else SIGTERM.
+    pub stop_signal: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    pub stdin: bool,
+    pub tty: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ContainerState {
+    Created,
+    Running,
+    Exited,
+    /// The runtime lost track of it (its monitor died).
+    Unknown,
+}
+
+/// One container instance as the runtime knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Container {
+    pub id: ContainerId,
+    pub sandbox: SandboxId,
+    pub pod_uid: String,
+    pub name: String,
+    pub attempt: u32,
+    pub state: ContainerState,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    /// 128 + n when a signal n ended it.
+    pub exit_code: i32,
+    /// `Completed`, `Error`, `OOMKilled`, `StartError`, `Unknown` (LC-063).
+    pub reason: String,
+    pub message: String,
+    /// As given at creation.
+    pub image: String,
+    /// Repository digest reference, or the image id where there is none.
+    pub image_ref: String,
+    pub log_path: PathBuf,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Something changed about a pod; look again. Carries no state on purpose:
+/// whoever gets one takes a fresh snapshot, so a lost or doubled event is harmless.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeEvent {
+    pub pod_uid: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    /// `sha256:…` of the image configuration.
+    pub id: String,
+    pub repo_tags: Vec<String>,
+    pub repo_digests: Vec<String>,
+    pub size_bytes: u64,
+}
+
+/// What the runtime says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeVersion {
+    /// The prefix of `containerID`, e.g. `podium`.
+    pub name: String,
+    pub version: String,
+}

@@ -1,0 +1,62 @@
+//! What can be done to a pod, in the imperative. A closed list.
+//!
+//! Actions are idempotent: the driver may drop a plan, crash in the middle or
+//! do an action twice, and the pod ends in the same place.
+
+use std::time::Duration;
+
+use ambient::Mono;
+
+/// What should happen now, and when to ask again.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Plan {
+    pub actions: Vec<Planned>,
+    /// The next moment at which `plan` or `render` would answer differently
+    /// without any new fact.
+    pub wake_at: Option<Mono>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    pub action: Action,
+    pub cause: Cause,
+}
+
+/// Why: the requirement that decided and the fact that triggered it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cause {
+    /// `LC-197`, `TC-051`, …
+    pub rule: &'static str,
+    /// In words: `container app exited with code 1`.
+    pub because: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Namespaces, network and pod-level cgroup, after volumes and directories.
+    CreateSandbox { attempt: u32 },
+    /// Make sure the image of a container is here, by its pull policy.
+    PullImage { container: String, image: String, policy: PullPolicy },
+    /// Configure, create and start one instance.
+    StartContainer { container: String, attempt: u32 },
+    /// Stop signal, then KILL after `grace`. The same kill with a shorter
+    /// grace re-arms the one in flight (TC-047).
+    KillContainer { container: String, id: String, grace: Duration },
+    /// Forget a dead instance.
+    RemoveContainer { container: String, id: String },
+    /// Kill what is left in it and release the network.
+    StopSandbox { id: String },
+    /// Forget it and everything in it.
+    RemoveSandbox { id: String },
+    /// Volumes, pod directories, pod cgroup: gone for good.
+    TearDown,
+    /// The final delete at the API: grace 0, guarded by the UID (LC-278).
+    DeleteObject,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PullPolicy {
+    Always,
+    IfNotPresent,
+    Never,
+}

@@ -1,0 +1,101 @@
+//! What can happen to a pod, in the past tense. A closed list.
+//!
+//! Facts may arrive twice, late, out of order or for an older attempt; the
+//! rules that absorb them must not mind.
+
+use std::net::IpAddr;
+
+use ambient::Timestamp;
+
+use crate::action::Action;
+use crate::spec::PodSpec;
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fact {
+    /// The API object is new, or any part of it changed.
+    PodChanged(Box<PodSpec>),
+    /// The API object vanished from its source.
+    PodGone,
+    /// What the runtime holds for this pod right now, complete. The driver
+    /// observes again before it reports the end of a runtime action, so an
+    /// `Ended` never precedes what it caused.
+    Observed(Observation),
+    /// The driver started an action; it is in flight until it ended.
+    Begun(Action),
+    /// An action is over, well or badly.
+    Ended(Action, Outcome),
+}
+
+/// A snapshot of the runtime, newest first in both lists.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Observation {
+    pub sandboxes: Vec<SandboxSeen>,
+    pub instances: Vec<Instance>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SandboxSeen {
+    pub id: String,
+    pub attempt: u32,
+    pub is_ready: bool,
+    pub is_host_network: bool,
+    pub ips: Vec<IpAddr>,
+    pub created_at: Timestamp,
+}
+
+/// One runtime container; a restart of a named container makes a new one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Instance {
+    /// With its runtime's prefix, as `containerID` shows it: `podium://…`.
+    pub id: String,
+    pub name: String,
+    /// The restart count it was born with.
+    pub attempt: u32,
+    pub sandbox: String,
+    pub state: InstanceState,
+    /// Hash of what, when changed, forces a restart (LC-086).
+    pub spec_hash: String,
+    pub image: String,
+    pub image_id: String,
+    pub created_at: Timestamp,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum InstanceState {
+    Created,
+    Running { started_at: Timestamp },
+    Exited { started_at: Option<Timestamp>, finished_at: Timestamp, code: i32, reason: String, message: String },
+    Unknown,
+}
+
+/// How an action ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    Done,
+    /// For `PullImage`: the image is here.
+    Image(ImageUse),
+    /// For `PullImage`: it is not. `reason` is a waiting reason (`ErrImagePull`,
+    /// `ErrImageNeverPull`, `InvalidImageName`, `ImageInspectError`, …).
+    NoImage { reason: String, message: String },
+    /// For `StartContainer`: how far it got and why it stopped.
+    NotStarted { stage: StartStage, message: String },
+    /// For everything else: the error text.
+    Failed(String),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageUse {
+    AlreadyPresent,
+    Pulled { took_ms: u64, waited_ms: u64, size_bytes: u64 },
+}
+
+/// The step of starting a container that failed; each has its waiting reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StartStage {
+    /// `CreateContainerConfigError`
+    Configure,
+    /// `CreateContainerError`
+    Create,
+    /// `RunContainerError`
+    Start,
+}

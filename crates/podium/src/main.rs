@@ -1,0 +1,2 @@
+//! The `podium` binary.
+fn main() {}
