@@ -76,9 +76,15 @@ pub enum Outcome {
     Image(ImageUse),
     /// For `PullImage`: it is not. `reason` is a waiting reason (`ErrImagePull`,
     /// `ErrImageNeverPull`, `InvalidImageName`, `ImageInspectError`, …).
-    NoImage { reason: String, message: String },
+    NoImage {
+        reason: String,
+        message: String,
+    },
     /// For `StartContainer`: how far it got and why it stopped.
-    NotStarted { stage: StartStage, message: String },
+    NotStarted {
+        stage: StartStage,
+        message: String,
+    },
     /// For everything else: the error text.
     Failed(String),
 }
