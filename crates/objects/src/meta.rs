@@ -47,26 +47,15 @@ pub fn prepare_update(doc: &mut Value, old: &Value, generation: bool) {
     drop_duplicate_owners(doc);
 }
 
-/// Everything but status, resourceVersion (the precondition), uid (likewise)
-/// and managedFields comes from the stored object.
+/// API-349 to API-353: status and metadata come from `doc`, everything else
+/// from the stored object. Owners and what the server owns stay, too.
 pub fn prepare_status_update(doc: &mut Value, old: &Value) {
-    let status = doc.get("status").cloned();
-    let sent = doc.get("metadata").cloned().unwrap_or(Value::Null);
-    *doc = old.clone();
-    match status {
-        Some(status) => {
-            as_object(doc).insert("status".to_owned(), status);
-        }
-        None => {
-            as_object(doc).shift_remove("status");
-        }
+    let sent = std::mem::replace(doc, old.clone());
+    for part in ["status", "metadata"] {
+        keep(as_object(doc), &sent, part);
     }
-    let meta = object(doc, "metadata");
-    for key in ["resourceVersion", "managedFields", "uid"] {
-        if let Some(value) = sent.get(key).filter(|value| !value.is_null() && *value != "") {
-            meta.insert(key.to_owned(), value.clone());
-        }
-    }
+    prepare_update(doc, old, false);
+    keep(object(doc, "metadata"), doc::at(old, "metadata"), "ownerReferences");
 }
 
 /// API-182: an owner named twice is stored once.

