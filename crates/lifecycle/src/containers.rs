@@ -4,6 +4,7 @@
 //! container, from its instances, its start failures and what was shown before.
 
 use ambient::Now;
+use objects::reasons::{terminated, waiting};
 
 use crate::conditions::mark_started_and_ready;
 use crate::fact::{Instance, InstanceState, Observation};
@@ -66,7 +67,8 @@ impl Containers<'_> {
     }
 
     fn default_waiting(&self) -> Waiting {
-        let reason = if self.state.spec.init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        let reason =
+            if self.state.spec.init.is_empty() { waiting::CONTAINER_CREATING } else { waiting::POD_INITIALIZING };
         Waiting { reason: reason.to_owned(), message: String::new() }
     }
 
@@ -158,7 +160,7 @@ pub(crate) fn lost(message: &str, id: Option<String>) -> Termination {
     Termination {
         id,
         code: EXIT_CODE_LOST,
-        reason: "ContainerStatusUnknown".to_owned(),
+        reason: terminated::CONTAINER_STATUS_UNKNOWN.to_owned(),
         message: message.to_owned(),
         started_at: None,
         finished_at: None,

@@ -7,6 +7,7 @@ mod script;
 #[path = "../support/world.rs"]
 mod world;
 
-mod starting;
 mod ending;
+mod recovering;
 mod restarting;
+mod starting;
