@@ -1,0 +1,13 @@
+//! One story per requirement, with its whole transcript.
+
+#[path = "../support/pods.rs"]
+mod pods;
+#[path = "../support/script.rs"]
+mod script;
+#[path = "../support/world.rs"]
+mod world;
+
+mod ending;
+mod recovering;
+mod restarting;
+mod starting;
