@@ -63,7 +63,7 @@ impl Worker {
         let rules = Rules {
             backoff_initial: ctx.config.periods.restart_backoff_initial,
             backoff_max: ctx.config.periods.restart_backoff_max,
-            host_ips: ctx.config.host_ips.clone(),
+            ..Rules::upstream(ctx.config.host_ips.clone())
         };
         let state = PodState::new(spec, rules, ctx.clock.now());
         lines.mailbox.look();
