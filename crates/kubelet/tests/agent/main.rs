@@ -22,11 +22,14 @@ async fn lc_306_a_pod_starts_and_tells_about_it() {
     assert!(status["containerStatuses"][0]["containerID"].as_str().unwrap().starts_with("podium://"));
     assert_eq!(node.runtime.calls(), ["run_sandbox web/0", "create app/0", "start app/0"]);
     node.api.until_world(|api| api.events("web").len() >= 3).await;
-    assert_eq!(node.api.events("web"), [
-        "Normal Pulled Container image \"busybox:1.36\" already present on machine and can be accessed by the pod",
-        "Normal Created Container created",
-        "Normal Started Container started",
-    ]);
+    assert_eq!(
+        node.api.events("web"),
+        [
+            "Normal Pulled Container image \"busybox:1.36\" already present on machine and can be accessed by the pod",
+            "Normal Created Container created",
+            "Normal Started Container started",
+        ]
+    );
     let event = &node.api.list("events")[0];
     assert_eq!(event["involvedObject"]["fieldPath"], "spec.containers{app}");
     assert_eq!((&event["source"]["component"], &event["source"]["host"]), (&json!("kubelet"), &json!("n1")));
@@ -35,7 +38,8 @@ async fn lc_306_a_pod_starts_and_tells_about_it() {
 #[tokio::test(start_paused = true)]
 async fn a_container_gets_its_environment_mounts_and_limits() {
     let node = Node::started();
-    node.api.create("configmaps", json!({"metadata": {"name": "settings", "namespace": "default"}, "data": {"k": "v"}}));
+    node.api
+        .create("configmaps", json!({"metadata": {"name": "settings", "namespace": "default"}, "data": {"k": "v"}}));
     let container = json!([{
         "name": "app", "image": "busybox:1.36", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", "$(WHO) $(X)"],
         "env": [{"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
@@ -53,7 +57,8 @@ async fn a_container_gets_its_environment_mounts_and_limits() {
     let expected = [("WHO", "web"), ("KEY", "v"), ("IP", "10.88.0.1")];
     let expected: Vec<_> = expected.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     assert_eq!(config.envs, expected);
-    let places: Vec<_> = config.mounts.iter().map(|mount| (mount.container_path.to_str().unwrap(), mount.readonly)).collect();
+    let places: Vec<_> =
+        config.mounts.iter().map(|mount| (mount.container_path.to_str().unwrap(), mount.readonly)).collect();
     assert_eq!(places, [("/data", false), ("/conf", true), ("/etc/hosts", false), ("/dev/termination-log", false)]);
     assert!(config.mounts.iter().all(|mount| mount.host_path.exists()));
     assert_eq!(std::fs::read_to_string(config.mounts[1].host_path.join("k")).unwrap(), "v");
@@ -210,7 +215,10 @@ async fn lc_192_a_failed_sandbox_is_told_and_tried_again() {
     node.api.create("pods", pod("web", json!({})));
     node.api.until("web", is_ready).await;
     let events = node.api.events("web");
-    assert!(events.contains(&"Warning FailedCreatePodSandBox Failed to create pod sandbox: no address left".to_owned()), "{events:?}");
+    assert!(
+        events.contains(&"Warning FailedCreatePodSandBox Failed to create pod sandbox: no address left".to_owned()),
+        "{events:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,7 +229,9 @@ async fn lc_321_a_container_starts_once_the_object_it_refers_to_exists() {
     node.api.create("pods", pod("web", json!({"containers": container})));
     let waits = |pod: Option<&serde_json::Value>| {
         let waiting = pod.map(|pod| pod["status"]["containerStatuses"][0]["state"]["waiting"].clone());
-        waiting.is_some_and(|waiting| waiting["reason"] == "CreateContainerConfigError" && waiting["message"] == "secret \"s\" not found")
+        waiting.is_some_and(|waiting| {
+            waiting["reason"] == "CreateContainerConfigError" && waiting["message"] == "secret \"s\" not found"
+        })
     };
     node.api.until("web", waits).await;
     node.api.create("secrets", json!({"metadata": {"name": "s", "namespace": "default"}, "data": {"A": "MQ=="}}));
@@ -245,7 +255,8 @@ async fn tc_166_the_node_registers_and_its_heart_beats() {
     let first = lease(&node);
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_ne!(lease(&node), first, "TC-167");
-    let moved = |node: &Node| node.api.get("nodes", "", "n1").unwrap()["status"]["conditions"][3]["lastTransitionTime"].clone();
+    let moved =
+        |node: &Node| node.api.get("nodes", "", "n1").unwrap()["status"]["conditions"][3]["lastTransitionTime"].clone();
     let before = moved(&node);
     node.stop_agent().await;
     tokio::time::sleep(Duration::from_secs(20)).await;

@@ -214,7 +214,9 @@ impl Api {
         let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
         match method {
-            Method::GET if asked.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") => self.watch(&asked),
+            Method::GET if asked.query.get("watch").is_some_and(|watch| watch == "true" || watch == "1") => {
+                self.watch(&asked)
+            }
             Method::GET if asked.key.name.is_empty() => self.page(&asked),
             Method::GET => self.found(&asked.key),
             Method::POST => self.posted(asked, body),
@@ -236,7 +238,10 @@ impl Api {
         let items: Vec<&Value> =
             world.objects.iter().filter(|(key, object)| asked.selects(key, object)).map(|(_, object)| object).collect();
         let revision = self.revision.borrow().to_string();
-        success(200, &json!({ "kind": "List", "apiVersion": "v1", "metadata": { "resourceVersion": revision }, "items": items }))
+        success(
+            200,
+            &json!({ "kind": "List", "apiVersion": "v1", "metadata": { "resourceVersion": revision }, "items": items }),
+        )
     }
 
     fn posted(&self, asked: Asked, body: Value) -> Answer {
