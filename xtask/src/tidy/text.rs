@@ -16,6 +16,7 @@ pub(super) fn problems(tree: &Tree) -> Vec<String> {
         problems.extend(machine_paths(file));
     }
     problems.extend(wildcard_arms(tree));
+    problems.extend(lost_signposts(tree));
     problems
 }
 
@@ -157,6 +158,22 @@ fn wildcard_arms(tree: &Tree) -> Vec<String> {
     }
     problems
 }
+
+/// A map that points at nothing is worse than none: every path in backquotes
+/// in ARCHITECTURE.md is a file or a directory with files.
+fn lost_signposts(tree: &Tree) -> Vec<String> {
+    let Some(map) = tree.file(MAP) else { return Vec::new() };
+    let exists =
+        |path: &str| tree.files.iter().any(|file| file.path == path || file.path.starts_with(&format!("{path}/")));
+    let quoted = map.text.split('`').skip(1).step_by(2);
+    quoted
+        .filter(|word| MAPPED.iter().any(|top| word.starts_with(top)) && !exists(word.trim_end_matches('/')))
+        .map(|word| format!("{MAP}: {word} does not exist"))
+        .collect()
+}
+
+const MAP: &str = "docs/ARCHITECTURE.md";
+const MAPPED: [&str; 4] = ["crates/", "docs/", "tests/", "xtask/"];
 
 /// The line without its comment. Good enough: `//` in a string only hides
 /// the rest of that line.

@@ -1,5 +1,6 @@
 //! From apply to gone: running, logs, init containers, graceful and forced end.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use podium_e2e::{Patience, Podium, Sketch, find_process};
@@ -122,4 +123,18 @@ fn two_containers_share_the_pods_network_and_end_together() {
     assert!(table.contains("2/2"), "{table}");
     podium.delete("pair");
     podium.wait_gone("pair", Patience::SHORT);
+}
+
+#[test]
+fn private_files_are_private() {
+    let podium = Podium::start();
+    let mode = |path: &std::path::Path| std::fs::metadata(path).expect("it exists").permissions().mode() & 0o777;
+    assert_eq!(mode(&podium.data()), 0o700);
+    assert_eq!(mode(&podium.data().join("admin.kubeconfig")), 0o600);
+    let keys = std::fs::read_dir(podium.data().join("pki")).expect("keys are kept there").flatten();
+    let keys: Vec<_> = keys.map(|entry| entry.path()).filter(|path| path.to_string_lossy().contains("key")).collect();
+    assert!(!keys.is_empty());
+    for key in keys {
+        assert_eq!(mode(&key), 0o600, "{}", key.display());
+    }
 }

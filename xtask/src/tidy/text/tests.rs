@@ -70,3 +70,16 @@ fn deciding_crates_have_no_wildcard_arms() {
     assert!(found("crates/lifecycle/src/lib.rs", "//! A.\n")[0].contains("wildcard_enum_match_arm"));
     assert_eq!(found("crates/store/src/lib.rs", "//! A.\n"), Vec::<String>::new());
 }
+
+#[test]
+fn the_map_points_at_what_exists() {
+    let map = |text: &str| {
+        let files = vec![file(MAP, text), file("crates/store/src/lib.rs", "//! A.\n")];
+        problems(&Tree { root: ".".into(), files })
+    };
+    assert_eq!(map("see `crates/store/src/lib.rs`, `crates/store` and `kubectl get`"), Vec::<String>::new());
+    assert_eq!(
+        map("see `crates/store/src/gone.rs`"),
+        ["docs/ARCHITECTURE.md: crates/store/src/gone.rs does not exist"]
+    );
+}
