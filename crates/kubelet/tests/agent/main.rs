@@ -1,5 +1,7 @@
 //! The agent at work: real workers, real client, fake runtime, virtual time.
 
+mod panics;
+mod serving;
 mod support;
 
 use std::time::Duration;
