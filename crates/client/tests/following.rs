@@ -1,5 +1,7 @@
 //! Watches and Events against a scripted server, in virtual time.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};

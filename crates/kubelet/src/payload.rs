@@ -30,6 +30,13 @@ pub(crate) fn is_payload(volume: &Volume) -> bool {
         || volume.projected.is_some()
 }
 
+/// Holds something that must not reach a disk.
+pub(crate) fn is_secret(volume: &Volume) -> bool {
+    let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+    let mut sources = sources.map(|source| source.secret.is_some() || source.service_account_token.is_some());
+    volume.secret.is_some() || sources.any(|is_secret| is_secret)
+}
+
 pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume) -> Result<Files, String> {
     let mut files = Files::new();
     if let Some(source) = &volume.config_map {
@@ -236,6 +243,16 @@ mod tests {
         let refused = Choice::new(Some(&b), None, MODE).select(entries(), missing, &mut files);
         assert_eq!(refused, Err("references non-existent secret key: b".to_owned()));
         assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(entries(), missing, &mut files), Ok(()));
+    }
+
+    #[test]
+    fn secrets_are_recognised_wherever_they_come_from() {
+        let volume = |source: serde_json::Value| -> Volume { serde_json::from_value(source).unwrap() };
+        let projected = |source: serde_json::Value| volume(json!({"name": "v", "projected": {"sources": [source]}}));
+        assert!(is_secret(&volume(json!({"name": "v", "secret": {"secretName": "s"}}))));
+        assert!(is_secret(&projected(json!({"serviceAccountToken": {"path": "token"}}))));
+        assert!(!is_secret(&projected(json!({"configMap": {"name": "m"}}))));
+        assert!(!is_secret(&volume(json!({"name": "v", "configMap": {"name": "m"}}))));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The agent at work: real workers, real client, fake runtime, virtual time.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
+
 mod panics;
 mod serving;
 mod support;
