@@ -364,7 +364,8 @@ fn api_218_pods_are_selectable_by_their_fields() {
         status.nominatedNodeName=
         spec.host=n1
         spec.hostNetwork=false
-        status.podIPs=10.0.0.1"#]].assert_eq(&fields.join("\n"));
+        status.podIPs=10.0.0.1"#]]
+    .assert_eq(&fields.join("\n"));
 }
 
 fn now() -> Now {
@@ -479,5 +480,6 @@ fn api_237_api_271_a_row_has_a_cell_per_column() {
         "containerStatuses": [{"name": "a", "ready": true, "restartCount": 0, "state": {"running": {}}}]});
     let row = PodOps.row(&doc, now());
     assert_eq!(row.len(), KIND.columns.len());
-    expect![[r#"["web","1/1","Running","0","9m30s","10.0.0.1","n1","<none>","0/1"]"#]].assert_eq(&Value::from(row).to_string());
+    expect![[r#"["web","1/1","Running","0","9m30s","10.0.0.1","n1","<none>","0/1"]"#]]
+        .assert_eq(&Value::from(row).to_string());
 }
