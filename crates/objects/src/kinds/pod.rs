@@ -15,6 +15,8 @@ use crate::{meta, patch, qos};
 mod defaults;
 mod status;
 mod table;
+mod update;
+mod validate;
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -98,6 +100,20 @@ impl KindOps for PodOps {
     fn prepare_status_update(&self, doc: &mut Value, old: &Value) {
         meta::prepare_status_update(doc, old);
         status::keep_what_was_cleared(doc, old);
+    }
+
+    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
+        errors.extend(validate::spec(doc));
+        errors.extend(validate::create(doc));
+        errors
+    }
+
+    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_update(doc, old);
+        errors.extend(validate::spec(doc));
+        errors.extend(update::validate(doc, old));
+        errors
     }
 
     fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
