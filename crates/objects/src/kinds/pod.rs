@@ -166,4 +166,4 @@ fn drop_disabled_fields(doc: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

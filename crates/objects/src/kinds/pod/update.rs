@@ -155,3 +155,6 @@ fn difference(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
 fn at_key<'a>(value: &'a Value, key: &str) -> &'a Value {
     value.get(key).unwrap_or(&Value::Null)
 }
+
+#[cfg(test)]
+mod tests;

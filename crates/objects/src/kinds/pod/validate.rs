@@ -232,3 +232,6 @@ fn security(errors: &mut Errors, spec: &Value) {
         errors.one_of(&format!("{PATH}.fsGroupChangePolicy"), policy, &["Always", "OnRootMismatch"]);
     }
 }
+
+#[cfg(test)]
+mod tests;
