@@ -13,6 +13,7 @@ use crate::reasons::{condition, phase};
 use crate::{meta, patch, qos};
 
 mod defaults;
+mod labels;
 mod status;
 mod table;
 mod update;
@@ -85,6 +86,7 @@ impl KindOps for PodOps {
     fn prepare_create(&self, doc: &mut Value) {
         meta::prepare_create(doc, true);
         drop_disabled_fields(doc);
+        labels::resolve_keys(doc);
         let mut status = json!({"phase": phase::PENDING, "qosClass": qos_class(doc)});
         if !items(doc, "spec.schedulingGates").is_empty() {
             status["conditions"] = json!([{

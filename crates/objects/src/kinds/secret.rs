@@ -125,15 +125,11 @@ fn data(doc: &Value) -> Vec<FieldError> {
         }
         "kubernetes.io/dockercfg" => errors.extend(docker(value(".dockercfg"), ".dockercfg")),
         "kubernetes.io/dockerconfigjson" => errors.extend(docker(value(".dockerconfigjson"), ".dockerconfigjson")),
-        "kubernetes.io/basic-auth" => {
-            if value("username").is_none() && value("password").is_none() {
-                errors.extend(["username", "password"].map(|key| FieldError::required(format!("data[{key}]"), "")));
-            }
+        "kubernetes.io/basic-auth" if value("username").is_none() && value("password").is_none() => {
+            errors.extend(["username", "password"].into_iter().filter_map(needs));
         }
-        "kubernetes.io/ssh-auth" => {
-            if value("ssh-privatekey").is_none_or(str::is_empty) {
-                errors.push(FieldError::required("data[ssh-privatekey]", ""));
-            }
+        "kubernetes.io/ssh-auth" if value("ssh-privatekey").is_none_or(str::is_empty) => {
+            errors.push(FieldError::required("data[ssh-privatekey]", ""));
         }
         "kubernetes.io/tls" => errors.extend(["tls.crt", "tls.key"].into_iter().filter_map(needs)),
         _ => {}
