@@ -180,3 +180,6 @@ pub(crate) fn mark_started_and_ready(view: &mut ContainerView, role: Role) {
         Role::Sidecar | Role::App => view.is_started,
     };
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,13 +30,13 @@ pub(crate) struct Script {
 impl Script {
     /// A pod that is bound and seen by nobody yet.
     pub(crate) fn pod(text: &str) -> Self {
-        Self::with_rules(text, Rules::upstream(vec!["192.0.2.1".parse().unwrap()]))
+        Self::with_rules(text, Rules::upstream(vec!["192.0.2.1".parse().expect("an address")]))
     }
 
     pub(crate) fn with_rules(text: &str, rules: Rules) -> Self {
         let pod = pods::pod(text);
         let now = Clock::manual().now();
-        let state = PodState::new(PodSpec::parse(&pod).unwrap(), rules.clone(), now);
+        let state = PodState::new(PodSpec::parse(&pod).expect("a valid pod"), rules.clone(), now);
         Self {
             state,
             world: World::default(),
@@ -103,7 +103,7 @@ impl Script {
 
     pub(crate) fn image(&mut self, container: &str, image: &str) -> &mut Self {
         self.tell("fact", format!("image of {container} becomes {image}"));
-        let spec = self.pod.spec.as_mut().unwrap();
+        let spec = self.pod.spec.as_mut().expect("a spec");
         let all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
         all.filter(|c| c.name == container).for_each(|c| c.image = Some(image.into()));
         self.pod.metadata.generation = self.pod.metadata.generation.map(|generation| generation + 1);
@@ -134,12 +134,12 @@ impl Script {
     pub(crate) fn agent_restarted(&mut self) -> &mut Self {
         self.tell("fact", "the agent restarts".into());
         self.world.forget_actions();
-        self.state = PodState::new(PodSpec::parse(&self.pod).unwrap(), self.rules.clone(), self.now);
+        self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()
     }
 
     pub(crate) fn change(&mut self) -> &mut Self {
-        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).unwrap())));
+        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
         self.settle()
     }
 
@@ -233,7 +233,7 @@ impl Script {
         }
         self.shown = summary;
         self.pod.status = Some(status);
-        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).unwrap())));
+        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
     }
 
     fn tell(&mut self, kind: &str, text: String) {

@@ -123,7 +123,7 @@ impl World {
             attempt,
             is_ready: true,
             is_host_network: false,
-            ips: vec![format!("10.0.0.{}", attempt + 2).parse().unwrap()],
+            ips: vec![format!("10.0.0.{}", attempt + 2).parse().expect("an address")],
             created_at: now.wall,
         };
         self.seen.sandboxes.insert(0, seen);
