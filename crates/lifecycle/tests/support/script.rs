@@ -13,6 +13,7 @@ use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use crate::pods;
 use crate::world::{Manner, World};
 
+#[derive(Clone)]
 pub(crate) struct Script {
     pub(crate) state: PodState,
     pub(crate) world: World,
@@ -25,6 +26,18 @@ pub(crate) struct Script {
     now: Now,
     shown: BTreeMap<String, String>,
     lines: Vec<String>,
+    /// What happened, for checkers.
+    pub(crate) log: Vec<Logged>,
+}
+
+/// One thing a checker may look at.
+#[derive(Clone, Debug)]
+pub(crate) enum Logged {
+    Published(Box<PodStatus>),
+    Did(Now, Action),
+    /// The pod must not start anything from here on.
+    Doomed,
+    AgentRestarted,
 }
 
 impl Script {
@@ -48,6 +61,7 @@ impl Script {
             now,
             shown: BTreeMap::new(),
             lines: Vec::new(),
+            log: Vec::new(),
         }
     }
 
@@ -73,7 +87,9 @@ impl Script {
             self.end_all(ended);
             self.settle();
         }
-        self.now = end;
+        self.now = self.now.max(end);
+        let forgotten = self.state.plan(self.now).actions;
+        assert!(forgotten.is_empty(), "nobody was woken for {forgotten:?}:\n{}", self.lines.join("\n"));
         self.settle()
     }
 
@@ -91,12 +107,14 @@ impl Script {
         self.pod.metadata.deletion_timestamp = Some(time);
         self.pod.metadata.deletion_grace_period_seconds = Some(grace);
         self.pod.metadata.generation = Some(2);
+        self.log.push(Logged::Doomed);
         self.change()
     }
 
     pub(crate) fn gone(&mut self) -> &mut Self {
         self.tell("fact", "the object is gone".into());
         self.is_object_there = false;
+        self.log.push(Logged::Doomed);
         self.absorb(Fact::PodGone);
         self.settle()
     }
@@ -134,6 +152,7 @@ impl Script {
     pub(crate) fn agent_restarted(&mut self) -> &mut Self {
         self.tell("fact", "the agent restarts".into());
         self.world.forget_actions();
+        self.log.push(Logged::AgentRestarted);
         self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()
     }
@@ -159,6 +178,7 @@ impl Script {
             for planned in plan.actions {
                 let cause = &planned.cause;
                 self.tell("do", format!("{}  [{}: {}]", describe(&planned.action), cause.rule, cause.because));
+                self.log.push(Logged::Did(self.now, planned.action.clone()));
                 self.absorb(Fact::Begun(planned.action.clone()));
                 if let Some(outcome) = self.world.perform(&planned.action, self.now) {
                     self.end(planned.action, outcome);
@@ -183,6 +203,18 @@ impl Script {
     pub(crate) fn skip(&mut self) -> &mut Self {
         self.lines.clear();
         self
+    }
+
+    pub(crate) fn is_object_there(&self) -> bool {
+        self.is_object_there
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.now.mono.since(self.start.mono).as_secs_f64()
+    }
+
+    pub(crate) fn story(&self) -> String {
+        self.lines.join("\n")
     }
 
     pub(crate) fn rendered(&self) -> PodStatus {
@@ -232,12 +264,13 @@ impl Script {
             self.tell("status", changed.join(" "));
         }
         self.shown = summary;
+        self.log.push(Logged::Published(Box::new(status.clone())));
         self.pod.status = Some(status);
         self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
     }
 
     fn tell(&mut self, kind: &str, text: String) {
-        let seconds = self.now.mono.since(self.start.mono).as_secs_f64();
+        let seconds = self.seconds();
         self.lines.push(format!("t={seconds:<5} {kind:<6} {text}"));
     }
 }
