@@ -10,7 +10,8 @@ use crate::fact::{Fact, ImageUse, Observation, Outcome, StartStage};
 use crate::start::Course;
 use crate::state::{Note, PodState, Severity, Stage};
 use crate::text;
-use crate::view::{ContainerView, Shown, Termination, View};
+use crate::view::{ContainerView, Termination, View};
+use objects::reasons::{event, terminated, waiting};
 
 /// A fact in words, for causes.
 pub(crate) fn describe(fact: &Fact, before: Option<&Observation>) -> String {
@@ -69,13 +70,13 @@ impl PodState {
             // Whether another policy pulls at all is known when it ended.
             Action::PullImage { container, image, policy: PullPolicy::Always } => {
                 let message = format!("Pulling image {image:?}");
-                self.event(Severity::Normal, "Pulling", message, Some(container));
+                self.event(Severity::Normal, event::PULLING, message, Some(container));
             }
             // LC-291: once per instance; a re-armed kill is the same kill.
             Action::KillContainer { container, id, .. } if !self.kills.contains_key(id) => {
                 let own = self.unwanted(id).map(|unwanted| unwanted.message);
                 let message = own.unwrap_or_else(|| format!("Stopping container {container}"));
-                self.event(Severity::Normal, "Killing", message, Some(container));
+                self.event(Severity::Normal, event::KILLING, message, Some(container));
             }
             _ => {}
         }
@@ -83,14 +84,14 @@ impl PodState {
 
     pub(crate) fn note_ended(&mut self, action: &Action, outcome: &Outcome) {
         match (action, outcome) {
-            (Action::PullImage { container, image, policy }, outcome) => {
+            (Action::PullImage { container, image, policy }, outcome) if self.stage == Stage::Syncing => {
                 self.note_pull(container, image, *policy, outcome);
             }
             (Action::StartContainer { container, .. }, outcome) => self.note_start(container, outcome),
             // LC-192: not while the pod is being deleted.
             (Action::CreateSandbox { .. }, Outcome::Failed(error)) if self.stage == Stage::Syncing => {
                 let message = format!("Failed to create pod sandbox: {error}");
-                self.event(Severity::Warning, "FailedCreatePodSandBox", message, None);
+                self.event(Severity::Warning, event::FAILED_CREATE_POD_SANDBOX, message, None);
             }
             (Action::KillContainer { .. } | Action::StopSandbox { .. }, Outcome::Failed(error)) => {
                 self.note_failed_kill(error);
@@ -101,7 +102,7 @@ impl PodState {
 
     /// LC-292.
     pub(crate) fn note_failed_kill(&mut self, error: &str) {
-        self.event(Severity::Warning, "FailedKillPod", format!("error killing pod: {error}"), None);
+        self.event(Severity::Warning, event::FAILED_KILL_POD, format!("error killing pod: {error}"), None);
     }
 
     fn note_pull(&mut self, container: &str, image: &str, policy: PullPolicy, outcome: &Outcome) {
@@ -109,7 +110,7 @@ impl PodState {
         match outcome {
             Outcome::Image(ImageUse::Pulled { took_ms, waited_ms, size_bytes }) => {
                 if is_late {
-                    self.event(Severity::Normal, "Pulling", format!("Pulling image {image:?}"), Some(container));
+                    self.event(Severity::Normal, event::PULLING, format!("Pulling image {image:?}"), Some(container));
                 }
                 let took = text::duration(Duration::from_millis(*took_ms));
                 let total = text::duration(Duration::from_millis(took_ms + waited_ms));
@@ -117,37 +118,37 @@ impl PodState {
                     "Successfully pulled image {image:?} in {took} ({total} including waiting). \
                      Image size: {size_bytes} bytes."
                 );
-                self.event(Severity::Normal, "Pulled", message, Some(container));
+                self.event(Severity::Normal, event::PULLED, message, Some(container));
             }
             Outcome::Done | Outcome::Image(ImageUse::AlreadyPresent) => {
                 let message =
                     format!("Container image {image:?} already present on machine and can be accessed by the pod");
-                self.event(Severity::Normal, "Pulled", message, Some(container));
+                self.event(Severity::Normal, event::PULLED, message, Some(container));
             }
             Outcome::NoImage { reason, message } => self.note_no_image(container, image, reason, message, is_late),
             Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
-                self.note_no_image(container, image, "ErrImagePull", message, is_late);
+                self.note_no_image(container, image, waiting::ERR_IMAGE_PULL, message, is_late);
             }
         }
     }
 
     fn note_no_image(&mut self, container: &str, image: &str, reason: &str, message: &str, is_late: bool) {
         match reason {
-            "ErrImageNeverPull" => {
-                self.event(Severity::Warning, "ErrImageNeverPull", message.to_owned(), Some(container));
+            waiting::ERR_IMAGE_NEVER_PULL => {
+                self.event(Severity::Warning, event::ERR_IMAGE_NEVER_PULL, message.to_owned(), Some(container));
             }
-            "InvalidImageName" | "ImageInspectError" => {
-                self.event(Severity::Warning, "InspectFailed", message.to_owned(), Some(container));
+            waiting::INVALID_IMAGE_NAME | waiting::IMAGE_INSPECT_ERROR => {
+                self.event(Severity::Warning, event::INSPECT_FAILED, message.to_owned(), Some(container));
             }
             _ => {
                 if is_late {
-                    self.event(Severity::Normal, "Pulling", format!("Pulling image {image:?}"), Some(container));
+                    self.event(Severity::Normal, event::PULLING, format!("Pulling image {image:?}"), Some(container));
                 }
                 let failed = format!("Failed to pull image {image:?}: {message}");
-                self.event(Severity::Warning, "Failed", failed, Some(container));
+                self.event(Severity::Warning, event::FAILED, failed, Some(container));
             }
         }
-        self.event(Severity::Warning, "Failed", format!("Error: {reason}"), Some(container));
+        self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(container));
     }
 
     fn note_start(&mut self, container: &str, outcome: &Outcome) {
@@ -157,11 +158,11 @@ impl PodState {
             Outcome::NoImage { message, .. } | Outcome::Failed(message) => (false, Some(message)),
         };
         if was_created {
-            self.event(Severity::Normal, "Created", "Container created".to_owned(), Some(container));
+            self.event(Severity::Normal, event::CREATED, "Container created".to_owned(), Some(container));
         }
         match error {
-            Some(error) => self.event(Severity::Warning, "Failed", format!("Error: {error}"), Some(container)),
-            None => self.event(Severity::Normal, "Started", "Container started".to_owned(), Some(container)),
+            Some(error) => self.event(Severity::Warning, event::FAILED, format!("Error: {error}"), Some(container)),
+            None => self.event(Severity::Normal, event::STARTED, "Container started".to_owned(), Some(container)),
         }
     }
 
@@ -171,7 +172,7 @@ impl PodState {
         let lost = self.seen.as_ref().and_then(|seen| seen.sandboxes.first()).map(|sandbox| sandbox.id.clone());
         if let Some(id) = lost.filter(|id| is_lost && self.lost_sandbox.as_ref() != Some(id)) {
             let message = "Pod sandbox changed, it will be killed and re-created.".to_owned();
-            self.event(Severity::Normal, "SandboxChanged", message, None);
+            self.event(Severity::Normal, event::SANDBOX_CHANGED, message, None);
             self.lost_sandbox = Some(id);
         }
     }
@@ -182,7 +183,6 @@ impl PodState {
         for view in after.init.iter().chain(&after.apps) {
             let old = before.container(&view.name);
             self.note_exit(old, view);
-            self.note_waiting(old, view);
             let words = |view: &ContainerView| format!("{} rc={}", view.state, view.restart_count);
             if old.map(words) != Some(words(view)) {
                 let was = old.map_or_else(|| "none".to_owned(), words);
@@ -212,7 +212,8 @@ impl PodState {
             return;
         }
         for end in after.termination().into_iter().chain(&after.last) {
-            let is_known = |old: &ContainerView| old.termination().into_iter().chain(&old.last).any(|known| known == end);
+            let is_known =
+                |old: &ContainerView| old.termination().into_iter().chain(&old.last).any(|known| known == end);
             let is_same = |old: &ContainerView| {
                 old.termination().into_iter().chain(&old.last).any(|known| known.id.is_some() && known.id == end.id)
             };
@@ -225,31 +226,25 @@ impl PodState {
     }
 
     /// LC-174, LC-181: when a back-off begins.
-    fn note_waiting(&mut self, before: Option<&ContainerView>, after: &ContainerView) {
-        let Shown::Waiting(waiting) = &after.state else { return };
-        if before.is_some_and(|old| old.state == after.state) {
-            return;
+    pub(crate) fn note_back_off(&mut self, name: &str, reason: &str) {
+        if reason == waiting::CRASH_LOOP_BACK_OFF {
+            let message = format!("Back-off restarting failed container {name} in pod {}", self.spec.full_name());
+            self.event(Severity::Warning, event::BACK_OFF, message, Some(name));
         }
-        match waiting.reason.as_str() {
-            "CrashLoopBackOff" => {
-                let message =
-                    format!("Back-off restarting failed container {} in pod {}", after.name, self.spec.full_name());
-                self.event(Severity::Warning, "BackOff", message, Some(&after.name));
-            }
-            "ImagePullBackOff" => {
-                let image = self.spec.container(&after.name).map(|container| container.image.clone());
-                let message = format!("Back-off pulling image {:?}", image.unwrap_or_default());
-                self.event(Severity::Normal, "BackOff", message, Some(&after.name));
-                self.event(Severity::Warning, "Failed", "Error: ImagePullBackOff".to_owned(), Some(&after.name));
-            }
-            _ => {}
+        if reason == waiting::IMAGE_PULL_BACK_OFF {
+            let image = self.spec.container(name).map_or("", |container| &container.image);
+            let message = format!("Back-off pulling image {image:?}");
+            self.event(Severity::Normal, event::BACK_OFF, message, Some(name));
+            self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(name));
         }
     }
 }
 
 fn exit_event(name: &str, end: &Termination) -> (Severity, &'static str, String) {
     match (end.reason.as_str(), end.code) {
-        ("OOMKilled", _) => (Severity::Warning, "ContainerOOMKilled", format!("Container {name} was OOM killed")),
+        (terminated::OOM_KILLED, _) => {
+            (Severity::Warning, "ContainerOOMKilled", format!("Container {name} was OOM killed"))
+        }
         (_, 0) => (Severity::Normal, "ContainerCompleted", format!("Container {name} completed")),
         (reason, code) => {
             let message = format!("Container {name} failed with exit code {code}: {reason}");

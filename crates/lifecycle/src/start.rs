@@ -4,6 +4,8 @@
 //! Never: starts anything twice or early; `plan.rs` turns a course into
 //! actions, one start at a time.
 
+use objects::reasons::terminated;
+
 use crate::action::Cause;
 use crate::fact::{Instance, Observation, SandboxSeen};
 use crate::restart::{restarts_after_kill, should_restart};
@@ -179,7 +181,7 @@ impl<'a> Steps<'a> {
         }
         let may_restart = match instance.exit() {
             // LC-205: killed for memory is failed, whatever the code.
-            Some(exit) if exit.code == 0 && exit.reason != "OOMKilled" => return self.begin(index + 1),
+            Some(exit) if exit.code == 0 && exit.reason != terminated::OOM_KILLED => return self.begin(index + 1),
             Some(exit) => should_restart(&self.state.spec, container, exit.code.max(1), &self.state.rules),
             None => {
                 self.kill_unknown(instance, restarts_after_kill(&self.state.spec, container, &self.state.rules));
@@ -248,7 +250,13 @@ impl<'a> Steps<'a> {
     }
 
     /// LC-086, LC-138, LC-198.
-    fn replace_if_changed(&mut self, instance: &'a Instance, container: &ContainerSpec, rule: &'static str, message: String) {
+    fn replace_if_changed(
+        &mut self,
+        instance: &'a Instance,
+        container: &ContainerSpec,
+        rule: &'static str,
+        message: String,
+    ) {
         if instance.spec_hash != spec_hash(&container.name, &container.image) {
             let cause = Cause::new(rule, format!("the definition of container {} changed", container.name));
             self.kill.push(Unwanted { instance, cause, message, restarts: true });

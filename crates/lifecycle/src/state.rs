@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ambient::{Mono, Now};
 use objects::api::core::v1::PodStatus;
+use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
@@ -160,7 +161,7 @@ impl PodState {
         let is_clean = self.seen.as_ref().is_some_and(|seen| seen.sandboxes.is_empty() && seen.instances.is_empty());
         match &self.stage {
             Stage::Syncing | Stage::Terminating(_) => false,
-            Stage::Terminated(cleanup) => self.is_gone && cleanup.is_torn_down && is_clean && self.work.is_idle(),
+            Stage::Terminated(cleanup) => self.is_gone && cleanup.is_torn_down && is_clean,
         }
     }
 
@@ -240,7 +241,7 @@ impl PodState {
             Outcome::Done | Outcome::Image(_) => return self.attempts.on_pulled(name, attempt, image),
             Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
             Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
-                Waiting { reason: "ErrImagePull".to_owned(), message: message.clone() }
+                Waiting { reason: waiting::ERR_IMAGE_PULL.to_owned(), message: message.clone() }
             }
         };
         self.attempts.on_pull_failed(&container, waiting, now);

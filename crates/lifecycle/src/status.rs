@@ -177,10 +177,7 @@ fn read_state(state: Option<&ContainerState>) -> Shown {
         return Shown::Running { started_at: running.started_at.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0) };
     }
     let waiting = state.waiting.clone().unwrap_or_default();
-    Shown::Waiting(Waiting {
-        reason: waiting.reason.unwrap_or_default(),
-        message: waiting.message.unwrap_or_default(),
-    })
+    Shown::Waiting(Waiting { reason: waiting.reason.unwrap_or_default(), message: waiting.message.unwrap_or_default() })
 }
 
 fn read_termination(end: &ContainerStateTerminated) -> Termination {

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::{Now, Timestamp};
-use lifecycle::{
-    Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash,
-};
+use lifecycle::{Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash};
 
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
@@ -109,10 +107,11 @@ impl World {
         ids.iter().flat_map(|id| self.exit_id(id, code, now)).collect()
     }
 
-    /// The agent that waited for them died; what they do goes on.
+    /// The agent that waited for them died, and its timers with it; processes
+    /// that got their signal go on dying.
     pub(crate) fn forget_actions(&mut self) {
         self.due.retain(|(_, due)| matches!(due, Due::Exit { .. }));
-        self.kills.values_mut().for_each(|(_, actions)| actions.clear());
+        self.kills.clear();
     }
 
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
@@ -124,7 +123,7 @@ impl World {
             attempt,
             is_ready: true,
             is_host_network: false,
-            ips: vec![format!("10.0.0.{}", attempt + 2).parse().unwrap()],
+            ips: vec![format!("10.0.0.{}", attempt + 2).parse().expect("an address")],
             created_at: now.wall,
         };
         self.seen.sandboxes.insert(0, seen);
@@ -185,7 +184,9 @@ impl World {
         if is_first {
             let polite = Manner::Exits { after: Duration::ZERO, code: 0 };
             match self.manners.get(container).copied().unwrap_or(polite) {
-                Manner::Exits { after, code } => self.due.push((now.after(after), Due::Exit { id: id.to_owned(), code })),
+                Manner::Exits { after, code } => {
+                    self.due.push((now.after(after), Due::Exit { id: id.to_owned(), code }))
+                }
                 Manner::Ignores => {}
             }
         }
