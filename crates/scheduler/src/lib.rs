@@ -13,7 +13,7 @@
 //! pod.metadata.uid = Some("7d0".into());
 //! let now = Clock::manual().now();
 //! let mut scheduler = Scheduler::new("default-scheduler");
-//! scheduler.absorb(Fact::PodSeen(scheduler::parse_pod(&pod)), now);
+//! scheduler.absorb(Fact::PodSeen(scheduler::parse_pod(&pod).into()), now);
 //! // A pod that names no scheduler is not ours: the API server always names one.
 //! assert!(scheduler.next(now, 0).is_none());
 //! ```
@@ -43,5 +43,5 @@ pub use node::{Node, NodeName, parse_node};
 pub use plan::{Decision, Nowhere, plan};
 pub use pod::{PodKey, PodSeen, PodToPlace, PodUid, parse_pod};
 pub use resources::Resources;
-pub use scheduler::{Action, BindFailure, Fact, FailureReason, Scheduler};
+pub use scheduler::{Action, BindFailure, Fact, Failure, FailureReason, Scheduler};
 pub use snapshot::{Changed, PlacedPod, Snapshot};

@@ -25,7 +25,7 @@ use crate::{Node, NodeName, PlacedPod, PodKey, PodUid, Snapshot};
 pub enum Fact {
     NodeSeen(Node),
     NodeGone(NodeName),
-    PodSeen(PodSeen),
+    PodSeen(Box<PodSeen>),
     PodGone(PodUid),
     /// The API server accepted a binding.
     Bound {
@@ -33,6 +33,8 @@ pub enum Fact {
         node: NodeName,
     },
     BindFailed(PodUid, BindFailure),
+    /// A failure could not be written into the status.
+    ShowFailed(PodUid),
 }
 
 /// How a binding failed.
@@ -54,9 +56,20 @@ pub enum Action {
     /// POST the binding, with the UID as precondition (TC-317).
     Bind { pod: PodKey, node: NodeName },
     /// PATCH condition `PodScheduled=False` into the status.
-    ShowFailure { pod: PodKey, generation: Option<i64>, reason: FailureReason, message: String, is_new: bool },
+    ShowFailure(Failure),
     /// Record an Event about the pod.
     Record { pod: PodKey, is_warning: bool, reason: &'static str, message: String },
+}
+
+/// Why the pod has no node yet, as its status is to tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    pub pod: PodKey,
+    pub generation: Option<i64>,
+    pub reason: FailureReason,
+    pub message: String,
+    /// Whether the status told of no failure before.
+    pub is_new: bool,
 }
 
 /// TC-325: rejected by every node, or an error on the way.
@@ -108,10 +121,11 @@ impl Scheduler {
                 }
             }
             Fact::NodeGone(name) => self.snapshot.remove_node(&name),
-            Fact::PodSeen(pod) => self.on_pod_seen(pod, now),
+            Fact::PodSeen(pod) => self.on_pod_seen(*pod, now),
             Fact::PodGone(uid) => self.release(&uid, now),
             Fact::Bound { pod, node } => self.on_bound(pod, &node),
             Fact::BindFailed(uid, failure) => self.on_bind_failed(&uid, failure, now),
+            Fact::ShowFailed(uid) => self.on_show_failed(&uid, now),
         }
     }
 
@@ -253,6 +267,16 @@ impl Scheduler {
         }
     }
 
+    /// TC-342: the next attempt tells again; it comes after the back-off
+    /// although the cluster may not change.
+    fn on_show_failed(&mut self, uid: &PodUid, now: Now) {
+        let Some(pod) = self.pending.get_mut(uid) else { return };
+        pod.shown = None;
+        if !self.assumed.contains_key(uid) {
+            self.queue.retry(uid, now);
+        }
+    }
+
     /// TC-325: condition and event with the same text; the condition only
     /// where it says something new.
     fn tell_failure(&mut self, uid: &PodUid, reason: FailureReason, message: String) {
@@ -262,7 +286,13 @@ impl Scheduler {
         if pod.shown.as_ref() != Some(&shown) {
             let is_new = pod.shown.replace(shown).is_none();
             let (generation, message) = (pod.generation, message.clone());
-            self.outbox.push_back(Action::ShowFailure { pod: key.clone(), generation, reason, message, is_new });
+            self.outbox.push_back(Action::ShowFailure(Failure {
+                pod: key.clone(),
+                generation,
+                reason,
+                message,
+                is_new,
+            }));
         }
         self.record_failure(&key, message);
     }

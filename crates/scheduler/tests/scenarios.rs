@@ -237,6 +237,20 @@ fn tc_325_the_condition_is_written_only_when_it_says_something_new() {
 }
 
 #[test]
+fn tc_342_a_condition_that_could_not_be_written_is_written_again() {
+    let mut script = Script::new();
+    script.pod(pod("web"));
+    script.forget_transcript();
+    script.show_failed("web");
+    script.transcript(expect![[r#""#]]);
+    script.advance_secs(1);
+    script.transcript(expect![[r#"
+        show default/web Unschedulable (new): no nodes available to schedule pods
+        Warning FailedScheduling default/web: no nodes available to schedule pods
+    "#]]);
+}
+
+#[test]
 fn tc_334_the_emptier_node_wins_and_wishes_outweigh_it() {
     let small = json!([{"resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}]);
     let mut script = Script::new();

@@ -56,7 +56,7 @@ fn tc_340_errors_back_off_from_one_second_to_ten() {
         tried_at.push((bench.clock.now().mono - start.mono).as_secs());
         bench.retry("a");
         assert_eq!(bench.pop(), None);
-        let wait = bench.queue.wake_at().unwrap() - bench.clock.now().mono;
+        let wait = bench.queue.wake_at().expect("somebody waits") - bench.clock.now().mono;
         bench.clock.advance(wait);
     }
     assert_eq!(tried_at, [0, 1, 3, 7, 15, 25, 35]);
@@ -68,7 +68,7 @@ fn tc_340_back_off_ends_on_a_whole_second() {
     bench.advance(700);
     bench.pop();
     bench.retry("a");
-    assert_eq!(bench.queue.wake_at().unwrap() - bench.clock.now().mono, Duration::from_millis(300));
+    assert_eq!(bench.queue.wake_at().expect("somebody waits") - bench.clock.now().mono, Duration::from_millis(300));
 }
 
 #[test]
@@ -108,7 +108,8 @@ fn tc_341_nobody_is_parked_for_longer_than_five_minutes() {
 #[test]
 fn tc_343_a_forgotten_pod_is_nowhere_whatever_its_place_was() {
     let mut bench = Bench::with(&[("active", 0), ("waiting", 5), ("parked", 5)]);
-    (bench.pop(), bench.pop());
+    bench.pop();
+    bench.pop();
     bench.retry("waiting");
     bench.park("parked", true);
     for uid in ["active", "waiting", "parked"] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ambient::Clock;
 use expect_test::Expect;
-use scheduler::{Action, BindFailure, Fact, NodeName, PodKey, PodUid, Scheduler, parse_node, parse_pod};
+use scheduler::{Action, BindFailure, Fact, Failure, NodeName, PodKey, PodUid, Scheduler, parse_node, parse_pod};
 use serde_json::{Value, json};
 
 /// A ready node with 2 CPUs, 4 GiB and room for 110 pods.
@@ -39,13 +39,13 @@ impl Script {
     }
 
     pub(crate) fn node(&mut self, node: Value) {
-        let node = serde_json::from_value(over(node)).unwrap();
+        let node = serde_json::from_value(over(node)).expect("a scenario holds a well-formed object");
         self.absorb(Fact::NodeSeen(parse_node(&node)));
     }
 
     pub(crate) fn pod(&mut self, pod: Value) {
-        let pod = serde_json::from_value(over(pod)).unwrap();
-        self.absorb(Fact::PodSeen(parse_pod(&pod)));
+        let pod = serde_json::from_value(over(pod)).expect("a scenario holds a well-formed object");
+        self.absorb(Fact::PodSeen(parse_pod(&pod).into()));
     }
 
     pub(crate) fn gone(&mut self, name: &str) {
@@ -58,6 +58,10 @@ impl Script {
 
     pub(crate) fn bind_failed(&mut self, name: &str, failure: BindFailure) {
         self.absorb(Fact::BindFailed(key(name).uid, failure));
+    }
+
+    pub(crate) fn show_failed(&mut self, name: &str) {
+        self.absorb(Fact::ShowFailed(key(name).uid));
     }
 
     pub(crate) fn advance_secs(&mut self, seconds: u64) {
@@ -98,7 +102,7 @@ impl Script {
 fn line(action: &Action) -> String {
     match action {
         Action::Bind { pod, node } => format!("bind {pod} to {node}\n"),
-        Action::ShowFailure { pod, reason, message, is_new, .. } => {
+        Action::ShowFailure(Failure { pod, reason, message, is_new, .. }) => {
             format!("show {pod} {}{}: {message}\n", reason.as_str(), if *is_new { " (new)" } else { "" })
         }
         Action::Record { pod, is_warning, reason, message } => {
