@@ -1,1 +1,5 @@
-//! Placeholder until its first module lands.
+//! The embedded runtime behind the `cri` contract.
+
+pub mod images;
+pub mod network;
+pub mod rootfs;
