@@ -88,7 +88,8 @@ impl Cgroups {
                 for (name, root) in hierarchies {
                     create_v1(name, root, path)?;
                 }
-                let of = |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root.join(path));
+                let of =
+                    |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root.join(path));
                 limit_v1(of, resources, devices)
             }
             Layout::V2(root) => {

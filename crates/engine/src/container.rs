@@ -215,7 +215,11 @@ impl Inner {
     }
 
     /// Forgets a container that does not run any more, everywhere. Its log stays.
-    pub(crate) async fn drop_container(self: &Arc<Self>, sandbox: &SandboxId, id: &ContainerId) -> Result<(), CriError> {
+    pub(crate) async fn drop_container(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        id: &ContainerId,
+    ) -> Result<(), CriError> {
         let (config, shim) = {
             let table = self.table();
             let entry = table.sandboxes.get(sandbox);

@@ -155,7 +155,9 @@ async fn detached<T: Send + 'static>(
 
 /// Work that waits for the disk or other system calls, off the async threads.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CriError> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| CriError::Failed(format!("runtime operation failed: {error}")))
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| CriError::Failed(format!("runtime operation failed: {error}")))
 }
 
 #[async_trait]

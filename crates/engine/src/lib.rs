@@ -19,20 +19,20 @@
 //! # }
 //! ```
 
+mod cgroups;
 mod config;
-mod engine;
-mod sandbox;
 mod container;
-mod recovery;
-mod table;
+mod engine;
+mod etc;
 mod launch;
 mod records;
+mod recovery;
+mod sandbox;
 mod shim_client;
-mod cgroups;
-mod etc;
 mod signals;
 #[allow(unsafe_code)]
 mod sys;
+mod table;
 
 pub mod images;
 pub mod network;

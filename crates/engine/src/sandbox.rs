@@ -166,7 +166,10 @@ impl Inner {
                 self.on_shim_gone(id).await;
             }
         }
-        self.network.detach(id).await.map_err(|error| CriError::Failed(format!("failed to tear down network: {error}")))?;
+        self.network
+            .detach(id)
+            .await
+            .map_err(|error| CriError::Failed(format!("failed to tear down network: {error}")))?;
         self.close_sandbox(id).await
     }
 

@@ -33,7 +33,10 @@ struct Pending {
 /// What a shim tells unasked.
 #[derive(Debug)]
 pub(crate) enum Told {
-    Exited { container: String, exit: Exit },
+    Exited {
+        container: String,
+        exit: Exit,
+    },
     /// The process is gone, or has stopped making sense.
     Gone,
 }
@@ -143,11 +146,7 @@ async fn drive(mut stream: UnixStream, mut calls: mpsc::Receiver<Pending>, told:
 }
 
 /// Hands out every whole message; false when the other side talks nonsense.
-fn absorb(
-    buffer: &mut Vec<u8>,
-    waiting: &mut BTreeMap<u64, oneshot::Sender<Reply>>,
-    told: &impl Fn(Told),
-) -> bool {
+fn absorb(buffer: &mut Vec<u8>, waiting: &mut BTreeMap<u64, oneshot::Sender<Reply>>, told: &impl Fn(Told)) -> bool {
     loop {
         match wire::take::<Message>(buffer) {
             Ok(Some(Message::Reply { seq, reply })) => {

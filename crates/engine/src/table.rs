@@ -38,7 +38,9 @@ pub(crate) struct ContainerEntry {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stage {
     Created,
-    Running { started_at_ns: u64 },
+    Running {
+        started_at_ns: u64,
+    },
     Exited(Exit),
     /// Its monitor died and nobody knows how it ended.
     Unknown,

@@ -1,0 +1,159 @@
+//! The node's table of images: one file, replaced as a whole.
+//!
+//! Writers hold the lock file; readers need none, as a rename never shows
+//! them half a table.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::fs::FlockOperation;
+use serde::{Deserialize, Serialize};
+
+use super::ImageError;
+use super::config::ImageConfig;
+use super::limits::INDEX_BYTES_MAX;
+
+/// Invariant: a tag or digest reference belongs to one image at most.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Index {
+    version: u32,
+    /// By image id.
+    pub(super) images: BTreeMap<String, Record>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Record {
+    pub(super) tags: BTreeSet<String>,
+    pub(super) digests: BTreeSet<String>,
+    pub(super) size_bytes: u64,
+    pub(super) config: ImageConfig,
+    /// Digests of the uncompressed layers, bottom first.
+    pub(super) layers: Vec<String>,
+}
+
+impl Index {
+    /// Adds the record; its references leave whichever image had them before.
+    pub(super) fn insert(&mut self, id: &str, new: Record) {
+        for record in self.images.values_mut() {
+            record.tags.retain(|tag| !new.tags.contains(tag));
+            record.digests.retain(|digest| !new.digests.contains(digest));
+        }
+        let record = self.images.entry(id.to_owned()).or_default();
+        let tags = std::mem::take(&mut record.tags);
+        let digests = std::mem::take(&mut record.digests);
+        *record = new;
+        record.tags.extend(tags);
+        record.digests.extend(digests);
+    }
+}
+
+pub(super) struct IndexFile {
+    directory: PathBuf,
+    cached: Mutex<Option<Cached>>,
+}
+
+struct Cached {
+    /// Held open so that its inode number cannot be given to a newer table:
+    /// equal numbers then mean an unchanged table.
+    file: File,
+    index: Arc<Index>,
+}
+
+/// Whoever has it may change the store.
+pub(super) struct WriteLock {
+    _file: File,
+}
+
+impl IndexFile {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), cached: Mutex::new(None) }
+    }
+
+    /// Blocks while another process or thread writes.
+    pub(super) fn lock(&self) -> Result<WriteLock, ImageError> {
+        let path = self.directory.join("lock");
+        let file = private_file().read(true).open(&path).map_err(ImageError::io(path.display().to_string()))?;
+        loop {
+            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(WriteLock { _file: file }),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(err) => return Err(ImageError::io(path.display().to_string())(err)),
+            }
+        }
+    }
+
+    /// The table as it is now, whoever wrote it.
+    pub(super) fn current(&self) -> Result<Arc<Index>, ImageError> {
+        let path = self.path();
+        let io_failed = || ImageError::io(path.display().to_string());
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = match std::fs::metadata(&path) {
+            Ok(now) => now,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Arc::default()),
+            Err(err) => return Err(io_failed()(err)),
+        };
+        if let Some(known) = &*cached {
+            let then = known.file.metadata().map_err(io_failed())?;
+            if (then.dev(), then.ino()) == (now.dev(), now.ino()) {
+                return Ok(known.index.clone());
+            }
+        }
+        let file = File::open(&path).map_err(io_failed())?;
+        let index = Arc::new(self.parse(&file)?);
+        *cached = Some(Cached { file, index: index.clone() });
+        Ok(index)
+    }
+
+    /// Durable when it returns.
+    pub(super) fn replace(&self, index: &Index, _lock: &WriteLock) -> Result<(), ImageError> {
+        let path = self.path();
+        let index = Index { version: VERSION, images: index.images.clone() };
+        let bytes = serde_json::to_vec(&index)
+            .map_err(|err| ImageError::CorruptIndex { path: path.clone(), detail: err.to_string() })?;
+        let new = self.directory.join("index.json.new");
+        let write = || -> io::Result<()> {
+            let mut file = private_file().truncate(true).open(&new)?;
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&new, &path)?;
+            sync_directory(&self.directory)
+        };
+        write().map_err(ImageError::io(path.display().to_string()))
+    }
+
+    fn parse(&self, file: &File) -> Result<Index, ImageError> {
+        let corrupt = |detail: String| ImageError::CorruptIndex { path: self.path(), detail };
+        let mut bytes = Vec::new();
+        file.take(INDEX_BYTES_MAX + 1)
+            .read_to_end(&mut bytes)
+            .map_err(ImageError::io(self.path().display().to_string()))?;
+        if bytes.len() as u64 > INDEX_BYTES_MAX {
+            return Err(corrupt("too large".to_owned()));
+        }
+        let index: Index = serde_json::from_slice(&bytes).map_err(|err| corrupt(err.to_string()))?;
+        match index.version {
+            VERSION => Ok(index),
+            other => Err(corrupt(format!("version {other} is not version {VERSION}"))),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("index.json")
+    }
+}
+
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn private_file() -> std::fs::OpenOptions {
+    let mut options = std::fs::OpenOptions::new();
+    options.write(true).create(true).mode(0o600);
+    options
+}
+
+const VERSION: u32 = 1;

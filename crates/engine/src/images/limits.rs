@@ -1,0 +1,41 @@
+//! Upper bounds for everything an image archive can make us read, keep or write.
+
+/// A separate value (not constants used in place) so that tests can shrink them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Uncompressed bytes of one layer's tar stream, headers included: stops decompression bombs.
+    pub(super) layer_bytes_max: u64,
+    /// Uncompressed bytes of a whole archive, and of all its unpacked layers together.
+    pub(super) import_bytes_max: u64,
+    /// Files, directories and links one layer may create: stops inode bombs.
+    pub(super) layer_entries_max: u64,
+    /// Members of the outer archive.
+    pub(super) members_max: usize,
+    /// Layers of one image. The kernel stacks at most 500 (`OVL_MAX_STACK`).
+    pub(super) layers_max: usize,
+    /// Images of one archive.
+    pub(super) images_max: usize,
+}
+
+pub(super) const LIMITS: Limits = Limits {
+    layer_bytes_max: 32 << 30,
+    import_bytes_max: 64 << 30,
+    layer_entries_max: 2_000_000,
+    members_max: 10_000,
+    layers_max: 500,
+    images_max: 256,
+};
+
+/// One JSON document of an archive; containerd reads at most 8 MiB too.
+pub(super) const JSON_BYTES_MAX: u64 = 8 << 20;
+
+/// One extended tar header (PAX records, long names): Go's `archive/tar` bound.
+pub(super) const TAR_EXTENSION_BYTES_MAX: u64 = 1 << 20;
+
+/// The whole index of a node's images.
+pub(super) const INDEX_BYTES_MAX: u64 = 256 << 20;
+
+/// Indexes of indexes in an OCI layout; real ones have two levels.
+pub(super) const INDEX_DEPTH_MAX: usize = 4;
+
+const _: () = assert!(LIMITS.layer_bytes_max <= LIMITS.import_bytes_max);

@@ -1,0 +1,146 @@
+//! Readers that count, hash and decompress what an archive feeds us.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use flate2::bufread::MultiGzDecoder;
+use sha2::{Digest, Sha256};
+
+use super::ImageError;
+
+/// Fails, rather than ends, when more than `limit` bytes come.
+pub(super) struct Limited<R> {
+    source: R,
+    left: u64,
+    limit: Limit,
+}
+
+/// Carried through `io::Error`, so that limits survive decoders in between.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("{what} exceeds the limit of {bytes_max}")]
+struct Limit {
+    what: &'static str,
+    bytes_max: u64,
+}
+
+impl<R: Read> Limited<R> {
+    pub(super) fn new(source: R, what: &'static str, bytes_max: u64) -> Self {
+        Self { source, left: bytes_max, limit: Limit { what, bytes_max } }
+    }
+}
+
+impl<R: Read> Read for Limited<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buf)?;
+        self.left = self.left.checked_sub(read as u64).ok_or_else(|| io::Error::other(self.limit))?;
+        Ok(read)
+    }
+}
+
+/// For `map_err` on anything read through this module.
+pub(super) fn read_error(what: &'static str) -> impl FnOnce(io::Error) -> ImageError {
+    move |err| match err.get_ref().and_then(|inner| inner.downcast_ref::<Limit>()) {
+        Some(limit) => ImageError::TooLarge { what: limit.what, limit: limit.bytes_max },
+        None => match err.kind() {
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::UnexpectedEof => {
+                ImageError::archive(format!("unreadable data: {err}"))
+            }
+            _ => ImageError::io(what)(err),
+        },
+    }
+}
+
+pub(super) struct Hashing<R> {
+    source: R,
+    hasher: Sha256,
+    count: u64,
+}
+
+impl<R: Read> Hashing<R> {
+    pub(super) fn new(source: R) -> Self {
+        Self { source, hasher: Sha256::new(), count: 0 }
+    }
+
+    /// Reads to the end, then tells the digest and the length of everything.
+    pub(super) fn finish(mut self) -> io::Result<(String, u64)> {
+        io::copy(&mut self, &mut io::sink())?;
+        Ok((render_digest(&self.hasher.finalize()), self.count))
+    }
+}
+
+impl<R: Read> Read for Hashing<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buf)?;
+        self.hasher.update(&buf[..read]);
+        self.count += read as u64;
+        Ok(read)
+    }
+}
+
+pub(super) fn digest_of(bytes: &[u8]) -> String {
+    render_digest(&Sha256::digest(bytes))
+}
+
+fn render_digest(hash: &[u8]) -> String {
+    let hex: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// A part of a file, read without moving the file's own position.
+#[derive(Debug, Clone)]
+pub(super) struct Slice {
+    file: Arc<File>,
+    position: u64,
+    left: u64,
+}
+
+impl Slice {
+    pub(super) fn new(file: Arc<File>, position: u64, length: u64) -> Self {
+        Self { file, position, left: length }
+    }
+
+    /// Counted from where this one stands; never reaches beyond its end.
+    pub(super) fn part(&self, offset: u64, length: u64) -> Self {
+        let offset = offset.min(self.left);
+        Self { file: self.file.clone(), position: self.position + offset, left: length.min(self.left - offset) }
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.left
+    }
+}
+
+impl Read for Slice {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let want = buf.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        let read = self.file.read_at(&mut buf[..want], self.position)?;
+        self.position += read as u64;
+        self.left -= read as u64;
+        Ok(read)
+    }
+}
+
+/// The plain bytes of something that may be gzip-compressed, told by its
+/// first bytes as media types are often wrong.
+pub(super) fn decompress<'a>(source: impl Read + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
+    // `fill_buf` may return a single byte from a pipe, so the magic number is
+    // collected first and put back in front.
+    let mut magic = Vec::new();
+    let mut source = source;
+    source.by_ref().take(4).read_to_end(&mut magic).map_err(read_error("image archive"))?;
+    let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
+    let is_zstd = magic == [0x28, 0xb5, 0x2f, 0xfd];
+    let plain = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(magic).chain(source));
+    if is_zstd {
+        return Err(ImageError::archive("zstd compression is not supported, use gzip or none"));
+    }
+    Ok(if is_gzip { gunzip(plain) } else { Box::new(plain) })
+}
+
+fn gunzip<'a>(source: impl BufRead + 'a) -> Box<dyn Read + 'a> {
+    Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(source)))
+}
+
+const BUFFER_BYTES: usize = 128 << 10;

@@ -1,0 +1,285 @@
+//! The pod network of one instance: a bridge, a veth pair per sandbox, and
+//! addresses that are never handed out twice.
+//!
+//! Never: forwards or masquerades traffic, publishes host ports. Pods reach
+//! each other and the node; the way out is another module's work.
+//! Read next: `network/addresses.rs` (who has which address),
+//! `network/links.rs` (the kernel's side of it).
+
+mod addresses;
+mod links;
+
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cri::SandboxId;
+use sha2::{Digest, Sha256};
+use tokio::sync::Mutex as AsyncMutex;
+
+use addresses::Addresses;
+use links::Links;
+
+#[derive(Debug, Clone)]
+pub struct NetworkConfig {
+    /// Where addresses are remembered; one directory per instance.
+    pub state_dir: PathBuf,
+    /// Name of the instance's bridge, 15 characters at most. It tells
+    /// instances apart: two on one machine need two names.
+    pub bridge: String,
+    /// Range of the pods' addresses, e.g. 10.88.0.0/24; the first one is the
+    /// bridge's own, the pods' gateway.
+    pub pod_cidr: (Ipv4Addr, u8),
+    pub mtu: u32,
+}
+
+/// How a sandbox is connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attachment {
+    pub address: Ipv4Addr,
+    pub prefix_length: u8,
+    pub gateway: Ipv4Addr,
+    /// The node's end of the pair; the sandbox's is `eth0`.
+    pub host_interface: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// The instance cannot start like this.
+    #[error("network configuration: {0}")]
+    InvalidConfig(String),
+    /// Another process serves this instance.
+    #[error("network state {path}: in use by another process", path = path.display())]
+    Busy { path: PathBuf },
+    #[error("no addresses left in {network}/{prefix_length}")]
+    Exhausted { network: Ipv4Addr, prefix_length: u8 },
+    /// The bridge's name belongs to something that is no bridge.
+    #[error("interface {name}: exists and is not a bridge")]
+    NameTaken { name: String },
+    #[error("network namespace {path}: {source}", path = path.display())]
+    Namespace { path: PathBuf, source: io::Error },
+    #[error("{what}: {source}")]
+    Netlink { what: String, source: rtnetlink::Error },
+    #[error("network state {path}: {source}", path = path.display())]
+    State { path: PathBuf, source: io::Error },
+    /// Guessing could give one address to two pods.
+    #[error("network state {path}: line {line} is unreadable", path = path.display())]
+    CorruptState { path: PathBuf, line: usize },
+}
+
+pub struct Network {
+    config: NetworkConfig,
+    range: Range,
+    addresses: Arc<Mutex<Addresses>>,
+    links: Links,
+    /// Index of the bridge once it is known to be there.
+    bridge: AsyncMutex<Option<u32>>,
+}
+
+impl Network {
+    /// Reads the addresses in use. Makes no interface: the bridge comes with
+    /// the first sandbox. Must be called within a tokio runtime, in the
+    /// network namespace the bridge shall live in.
+    pub fn open(config: NetworkConfig) -> Result<Network, NetworkError> {
+        let range = Range::parse(config.pod_cidr)?;
+        check_bridge_name(&config.bridge)?;
+        let addresses = Addresses::open(&config.state_dir, range)?;
+        let links = Links::open()?;
+        Ok(Network { config, range, addresses: Arc::new(Mutex::new(addresses)), links, bridge: AsyncMutex::new(None) })
+    }
+
+    pub fn gateway(&self) -> Ipv4Addr {
+        self.range.gateway()
+    }
+
+    /// Connects the sandbox's namespace. A second call, e.g. after a crash,
+    /// keeps the address and replaces the interface. Leaves nothing behind
+    /// when it fails.
+    pub async fn attach(&self, sandbox: &SandboxId, netns: &Path) -> Result<Attachment, NetworkError> {
+        let namespace_failed = |source| NetworkError::Namespace { path: netns.to_owned(), source };
+        let namespace = File::open(netns).map_err(namespace_failed)?;
+        let holder = sandbox.clone();
+        let address = self.with_addresses(move |addresses| addresses.allocate(&holder)).await?;
+        let connected = self.connect(sandbox, address, netns, &namespace).await;
+        if connected.is_err() {
+            self.detach(sandbox).await?;
+        }
+        connected
+    }
+
+    /// Disconnects the sandbox and frees its address. Again is fine (TC-053).
+    pub async fn detach(&self, sandbox: &SandboxId) -> Result<(), NetworkError> {
+        // The address last: it must not be given on while the old interface answers.
+        self.links.remove(&self.host_interface(sandbox)).await?;
+        let sandbox = sandbox.clone();
+        self.with_addresses(move |addresses| addresses.free(&sandbox)).await
+    }
+
+    /// Frees what belongs to none of the `known` sandboxes. For the start of
+    /// the engine, before the first `attach`.
+    pub async fn reconcile(&self, known: &[SandboxId]) -> Result<(), NetworkError> {
+        let keep: Vec<String> = known.iter().map(|sandbox| self.host_interface(sandbox)).collect();
+        self.remove_ports(|name| !keep.iter().any(|kept| kept == name)).await?;
+        let known = known.to_vec();
+        self.with_addresses(move |addresses| addresses.free_all_but(&known)).await
+    }
+
+    /// Removes every trace of the instance: interfaces, bridge, addresses.
+    pub async fn destroy(&self) -> Result<(), NetworkError> {
+        let mut bridge = self.bridge.lock().await;
+        *bridge = None;
+        self.remove_ports(|_| true).await?;
+        if self.links.find_bridge(&self.config.bridge).await?.is_some() {
+            self.links.remove(&self.config.bridge).await?;
+        }
+        self.with_addresses(Addresses::clear).await
+    }
+
+    async fn remove_ports(&self, is_doomed: impl Fn(&str) -> bool) -> Result<(), NetworkError> {
+        let Some(index) = self.links.find_bridge(&self.config.bridge).await? else { return Ok(()) };
+        for name in self.links.ports(index).await? {
+            if name.starts_with(HOST_INTERFACE_PREFIX) && is_doomed(&name) {
+                self.links.remove(&name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Off the async threads: it may wait for the disk.
+    async fn with_addresses<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Addresses) -> Result<T, NetworkError> + Send + 'static,
+    ) -> Result<T, NetworkError> {
+        let addresses = self.addresses.clone();
+        let acting =
+            tokio::task::spawn_blocking(move || act(&mut addresses.lock().unwrap_or_else(PoisonError::into_inner)));
+        let path = &self.config.state_dir;
+        acting.await.map_err(|err| NetworkError::State { path: path.clone(), source: io::Error::other(err) })?
+    }
+
+    async fn connect(
+        &self,
+        sandbox: &SandboxId,
+        address: Ipv4Addr,
+        netns: &Path,
+        namespace: &File,
+    ) -> Result<Attachment, NetworkError> {
+        let host_interface = self.host_interface(sandbox);
+        let pair = links::Pair {
+            host_name: &host_interface,
+            namespace: namespace.as_raw_fd(),
+            mac: mac_of(address),
+            mtu: self.config.mtu,
+        };
+        let bridge = self.ensure_bridge().await?;
+        match self.links.add_pair(&pair, bridge).await {
+            // Someone took the bridge away since we last looked.
+            Err(err) if links::is_missing(&err) => {
+                *self.bridge.lock().await = None;
+                let bridge = self.ensure_bridge().await?;
+                self.links.add_pair(&pair, bridge).await?;
+            }
+            outcome => outcome?,
+        }
+        let inside = Links::open_inside(netns, namespace).await?;
+        inside
+            .configure(links::Endpoint {
+                address,
+                prefix_length: self.range.prefix_length,
+                gateway: self.range.gateway(),
+            })
+            .await?;
+        Ok(Attachment {
+            address,
+            prefix_length: self.range.prefix_length,
+            gateway: self.range.gateway(),
+            host_interface,
+        })
+    }
+
+    async fn ensure_bridge(&self) -> Result<u32, NetworkError> {
+        let mut bridge = self.bridge.lock().await;
+        if let Some(index) = *bridge {
+            return Ok(index);
+        }
+        let gateway = self.range.gateway();
+        let index = self.links.ensure_bridge(&self.config.bridge, mac_of(gateway), self.config.mtu).await?;
+        self.links.set_only_address(index, gateway, self.range.prefix_length).await?;
+        *bridge = Some(index);
+        Ok(index)
+    }
+
+    /// From bridge and sandbox, so that no two instances choose the same, and
+    /// with 65 bits of a hash, so that no two sandboxes do.
+    fn host_interface(&self, sandbox: &SandboxId) -> String {
+        let mut hasher = Sha256::new();
+        hasher.update(self.config.bridge.as_bytes());
+        hasher.update([0]);
+        hasher.update(sandbox.as_str().as_bytes());
+        let hash = hasher.finalize();
+        let letters = hash.iter().take(13).map(|byte| char::from(BASE32[usize::from(byte & 31)]));
+        HOST_INTERFACE_PREFIX.chars().chain(letters).collect()
+    }
+}
+
+/// Pods' addresses: all of the network but its own, the bridge's and the
+/// broadcast address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Range {
+    network: u32,
+    prefix_length: u8,
+}
+
+impl Range {
+    fn parse((address, prefix_length): (Ipv4Addr, u8)) -> Result<Range, NetworkError> {
+        if !(8..=30).contains(&prefix_length) {
+            let detail = format!("pod CIDR {address}/{prefix_length}: prefix length must be between 8 and 30");
+            return Err(NetworkError::InvalidConfig(detail));
+        }
+        let mask = u32::MAX << (32 - prefix_length);
+        Ok(Range { network: u32::from(address) & mask, prefix_length })
+    }
+
+    fn gateway(self) -> Ipv4Addr {
+        Ipv4Addr::from(self.network + 1)
+    }
+
+    fn first(self) -> u32 {
+        self.network + 2
+    }
+
+    fn last(self) -> u32 {
+        (self.network | (u32::MAX >> self.prefix_length)) - 1
+    }
+
+    fn exhausted(self) -> NetworkError {
+        NetworkError::Exhausted { network: Ipv4Addr::from(self.network), prefix_length: self.prefix_length }
+    }
+}
+
+fn check_bridge_name(name: &str) -> Result<(), NetworkError> {
+    let is_valid = (1..=15).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'/' | b':'))
+        && !matches!(name, "." | "..")
+        && !name.starts_with(HOST_INTERFACE_PREFIX);
+    match is_valid {
+        true => Ok(()),
+        false => Err(NetworkError::InvalidConfig(format!("bridge name {name:?} is not usable"))),
+    }
+}
+
+/// Locally administered and unique with the address, so that neighbours who
+/// remember the address' last owner are not misled for long.
+fn mac_of(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    [0x0a, 0x58, a, b, c, d]
+}
+
+const HOST_INTERFACE_PREFIX: &str = "pv";
+const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+
+#[cfg(test)]
+mod tests;

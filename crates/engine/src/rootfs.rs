@@ -1,0 +1,64 @@
+//! How layers are stacked into a container's root: the data of one overlay mount. Pure.
+//!
+//! Never: mounts anything. The shim does, in a mount namespace of its own.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+/// What `mount("overlay", target, "overlay", flags, options)` needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Overlay {
+    /// Where to stand while mounting: the lower names are relative to it.
+    pub base: PathBuf,
+    pub options: OsString,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RootfsError {
+    /// overlayfs needs something to lie on.
+    #[error("image has no layers")]
+    NoLayers,
+    /// The kernel takes one page of options.
+    #[error("image has too many layers to mount: {bytes} bytes of mount options, the kernel takes {OPTION_BYTES_MAX}")]
+    TooLong { bytes: usize },
+}
+
+/// `layers` bottom first; `upper` and `work` absolute, on one filesystem, with
+/// `work` empty. `upper` decides mode and owner of the container's `/`.
+pub fn overlay(layers: &[PathBuf], upper: &Path, work: &Path) -> Result<Overlay, RootfsError> {
+    let base = layers.first().and_then(|layer| layer.parent()).ok_or(RootfsError::NoLayers)?;
+    let mut options = b"lowerdir=".to_vec();
+    // The kernel wants the topmost first.
+    for (position, layer) in layers.iter().rev().enumerate() {
+        if position > 0 {
+            options.push(b':');
+        }
+        // Relative names are what lets some sixty layers fit into a page.
+        escape(layer.strip_prefix(base).unwrap_or(layer).as_os_str(), &mut options);
+    }
+    options.extend_from_slice(b",upperdir=");
+    escape(upper.as_os_str(), &mut options);
+    options.extend_from_slice(b",workdir=");
+    escape(work.as_os_str(), &mut options);
+    if options.len() > OPTION_BYTES_MAX {
+        return Err(RootfsError::TooLong { bytes: options.len() });
+    }
+    Ok(Overlay { base: base.to_owned(), options: OsString::from_vec(options) })
+}
+
+/// `:` separates layers and `,` options; a backslash makes either a plain character.
+fn escape(path: &OsStr, options: &mut Vec<u8>) {
+    for byte in path.as_bytes() {
+        if matches!(byte, b'\\' | b':' | b',') {
+            options.push(b'\\');
+        }
+        options.push(*byte);
+    }
+}
+
+/// One page, less the final NUL; mount(2).
+const OPTION_BYTES_MAX: usize = 4095;
+
+#[cfg(test)]
+mod tests;
