@@ -10,7 +10,7 @@ fn script() -> PathBuf {
 }
 
 fn run(outdir: &Path, busybox: &Path) -> Output {
-    Command::new(script()).arg(outdir).env("BUSYBOX", busybox).output().unwrap()
+    Command::new(script()).arg(outdir).env("BUSYBOX", busybox).output().expect("the script is executable")
 }
 
 #[test]
