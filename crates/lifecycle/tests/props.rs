@@ -43,6 +43,8 @@ enum Step {
     ApiUp(bool),
     Forget(usize),
     Confuse(usize),
+    /// Someone else declares the pod finished (TC-146).
+    Declare(&'static str),
     /// The same facts again.
     Again,
 }
@@ -68,6 +70,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<bool>().prop_map(Step::ApiUp),
         1 => (0..5usize).prop_map(Step::Forget),
         1 => (0..5usize).prop_map(Step::Confuse),
+        1 => prop_oneof![Just("Failed"), Just("Succeeded")].prop_map(Step::Declare),
         2 => Just(Step::Again),
     ]
 }
@@ -146,9 +149,17 @@ fn take(story: &mut Script, step: &Step) {
             }
             story.observe().settle();
         }
+        Step::Declare(phase) if is_there && !is_terminal(story.pod.status.as_ref()) => {
+            story.status(phase, |status| status.phase = Some((*phase).into()));
+        }
         Step::Again if is_there => drop(story.observe().change().observe()),
-        Step::Exit(..) | Step::Delete(_) | Step::Gone | Step::AgentRestart | Step::NewImage(_) | Step::Again => {}
+        Step::Exit(..) | Step::Delete(_) | Step::Gone | Step::AgentRestart => {}
+        Step::NewImage(_) | Step::Declare(_) | Step::Again => {}
     }
+}
+
+fn is_terminal(status: Option<&PodStatus>) -> bool {
+    matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed"))
 }
 
 /// Asking changes nothing, and neither does hearing the same again (LC-004).
@@ -172,26 +183,29 @@ fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a str {
 }
 
 fn check_log(story: &Script) {
-    let mut phase = String::new();
+    let mut terminal: Option<String> = None;
     let mut counts: BTreeMap<String, i32> = BTreeMap::new();
     let mut is_doomed = false;
     for logged in &story.log {
         match logged {
             Logged::Published(status) => {
-                let next = status.phase.clone().unwrap_or_default();
-                let is_terminal = |phase: &str| phase == "Succeeded" || phase == "Failed";
                 // LC-044
-                assert!(!is_terminal(&phase) || phase == next, "{phase} → {next}:\n{}", story.story());
-                is_doomed |= is_terminal(&next);
-                phase = next;
+                let has_left = terminal.is_some() && terminal != status.phase;
+                assert!(!has_left, "left {terminal:?}:\n{}", story.story());
+                terminal = status.phase.clone().filter(|_| is_terminal(Some(status)));
+                is_doomed |= terminal.is_some();
                 let ready = condition(status, "Ready");
                 // LC-048, LC-117
                 assert!(ready != "True" || condition(status, "ContainersReady") == "True", "{}", story.story());
-                assert!(ready != "True" || !is_terminal(&phase), "{}", story.story());
+                assert!(ready != "True" || terminal.is_none(), "{}", story.story());
                 check_counts(&mut counts, status, story);
             }
             // LC-010
             Logged::Did(_, action) => assert!(!is_doomed || !starts(action), "{action:?}:\n{}", story.story()),
+            Logged::Declared(phase) => {
+                terminal = Some(phase.clone());
+                is_doomed = true;
+            }
             Logged::Doomed => is_doomed = true,
             Logged::AgentRestarted => {}
         }
@@ -221,7 +235,7 @@ fn check_deadlines(story: &Script) {
                 assert!(deadline <= before, "{id}:\n{}", story.story());
             }
             Logged::AgentRestarted => deadlines.clear(),
-            Logged::Did(..) | Logged::Published(_) | Logged::Doomed => {}
+            Logged::Did(..) | Logged::Published(_) | Logged::Declared(_) | Logged::Doomed => {}
         }
     }
 }
@@ -243,9 +257,11 @@ fn outcome(story: &Script) -> (Option<String>, Vec<String>) {
 }
 
 fn config() -> ProptestConfig {
+    let default = ProptestConfig::default();
     ProptestConfig {
+        cases: if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 64 },
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        ..ProptestConfig::default()
+        ..default
     }
 }
 

@@ -37,6 +37,8 @@ pub(crate) enum Logged {
     Did(Now, Action),
     /// The pod must not start anything from here on.
     Doomed,
+    /// Someone else wrote a terminal phase.
+    Declared(String),
     AgentRestarted,
 }
 
@@ -131,7 +133,11 @@ impl Script {
     /// A status write of someone else.
     pub(crate) fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
         self.tell("fact", what.into());
-        edit(self.pod.status.get_or_insert_default());
+        let status = self.pod.status.get_or_insert_default();
+        edit(status);
+        if let Some(phase @ ("Succeeded" | "Failed")) = status.phase.as_deref() {
+            self.log.push(Logged::Declared(phase.to_owned()));
+        }
         self.change()
     }
 
@@ -152,6 +158,7 @@ impl Script {
     pub(crate) fn agent_restarted(&mut self) -> &mut Self {
         self.tell("fact", "the agent restarts".into());
         self.world.forget_actions();
+        self.world.is_forgetful |= !self.is_api_up;
         self.log.push(Logged::AgentRestarted);
         self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()

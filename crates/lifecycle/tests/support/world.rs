@@ -31,6 +31,10 @@ pub(crate) struct World {
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
     born: u32,
+    /// The last attempt of each container: log files are named after it.
+    attempts: BTreeMap<String, u32>,
+    /// Counts were lost with an unreachable API; they may repeat (LC-139).
+    pub(crate) is_forgetful: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -152,6 +156,8 @@ impl World {
             return Outcome::NotStarted { stage: *stage, message: message.clone() };
         }
         assert_eq!(self.running(container), 0, "{container} would run twice");
+        let before = self.attempts.insert(container.to_owned(), attempt);
+        assert!(self.is_forgetful || before < Some(attempt), "{container} starts twice as attempt {attempt}");
         let image = self.images.get(container).cloned().unwrap_or_default();
         self.born += 1;
         let instance = Instance {
