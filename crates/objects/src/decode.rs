@@ -7,6 +7,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+mod quantities;
+
 /// A document that does not have the types its kind demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DecodeError {
@@ -41,6 +43,9 @@ impl<T> Typed<T> {
 
 impl<T: DeserializeOwned + Serialize> Schema for Typed<T> {
     fn check(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
+        // Numbers are fine as quantities, but the generated types only take text.
+        let textual = quantities::as_text(doc)?;
+        let doc = textual.as_ref().unwrap_or(doc);
         let mut unknown = Vec::new();
         let mut note = |path: serde_ignored::Path<'_>| unknown.push(render(&path));
         let deserializer = serde_ignored::Deserializer::new(doc, &mut note);
@@ -55,6 +60,7 @@ impl<T: DeserializeOwned + Serialize> Schema for Typed<T> {
     }
 
     fn canonicalise(&self, doc: &mut Value) {
+        quantities::canonicalise(doc);
         let typed = T::deserialize(&*doc).ok().and_then(|typed| serde_json::to_value(typed).ok());
         if let Some(mut canonical) = typed {
             crate::doc::prune(&mut canonical);

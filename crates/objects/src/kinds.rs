@@ -165,6 +165,16 @@ pub trait KindOps: Sync {
         false
     }
 
+    /// API-188: whether a PUT of a missing object creates it.
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
+    /// API-189: whether a PUT without `resourceVersion` wins.
+    fn updates_unconditionally(&self) -> bool {
+        true
+    }
+
     /// Names the fields the kind does not have, or the first wrong type.
     fn decode(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
         self.schema().check(doc)
@@ -204,11 +214,11 @@ pub trait KindOps: Sync {
     }
 
     fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
-        meta::validate_update(doc, old, self.kind().scope, self.name_format())
+        meta::validate_update(doc, old)
     }
 
     fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
-        meta::validate_update(doc, old, self.kind().scope, self.name_format())
+        meta::validate_update(doc, old)
     }
 
     /// What a field selector can select by (API-217).

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 
+mod order;
 mod schema;
 mod strategic;
 
@@ -58,3 +59,6 @@ pub fn strategic_merge_patch(kind: &Kind, original: &Value, patch: &Value) -> Re
     }
     strategic::apply(kind.ops.merge_type(), original, patch)
 }
+
+#[cfg(test)]
+mod tests;

@@ -45,3 +45,8 @@ pub fn human_duration(duration: jiff::SignedDuration) -> String {
 fn two(big: i64, big_unit: &str, small: i64, small_unit: &str) -> String {
     if small == 0 { format!("{big}{big_unit}") } else { format!("{big}{big_unit}{small}{small_unit}") }
 }
+
+/// `<none>` for nothing.
+pub fn or_none(text: &str) -> &str {
+    if text.is_empty() { "<none>" } else { text }
+}

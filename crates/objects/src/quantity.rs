@@ -11,6 +11,9 @@ use std::str::FromStr;
 /// Parts of one.
 const NANO: i128 = 1_000_000_000;
 
+/// Nanos in a thousandth.
+const MILLI: i128 = NANO / 1000;
+
 /// Far above any resource and safe to add: 2^63-1 in whole units.
 const MAX_NANOS: i128 = i64::MAX as i128 * NANO;
 
@@ -52,7 +55,7 @@ impl Quantity {
 
     /// Thousandths in decimal format: CPUs.
     pub const fn from_milli(milli: i64) -> Self {
-        Self { nanos: milli as i128 * (NANO / 1000), format: Format::DecimalSi }
+        Self { nanos: milli as i128 * MILLI, format: Format::DecimalSi }
     }
 
     /// Whole units in binary format: bytes that print as `Ki`, `Mi`, ….
@@ -84,7 +87,7 @@ impl Quantity {
 
     /// Thousandths, rounded up, as upstream's `MilliValue()`.
     pub fn milli(&self) -> i64 {
-        round_up(self.nanos, NANO / 1000)
+        round_up(self.nanos, MILLI)
     }
 
     /// Billionths: everything a quantity knows.
@@ -111,7 +114,8 @@ impl Quantity {
 
     /// API-477: rounded up to the next thousandth.
     pub fn rounded_to_milli(self) -> Self {
-        Self { nanos: i128::from(self.milli()) * (NANO / 1000), ..self }
+        let rest = self.nanos % MILLI;
+        Self { nanos: self.nanos - rest + rest.signum() * MILLI, ..self }
     }
 
     /// Sum; the format is that of the first non-zero operand, as upstream.

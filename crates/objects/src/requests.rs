@@ -18,6 +18,12 @@ pub fn of_pod(spec: &PodSpec) -> Resources {
     total
 }
 
+/// What the containers ask for together, without pod-level resources and
+/// overhead.
+pub fn of_containers(spec: &PodSpec) -> Resources {
+    aggregate(spec, |container| amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref())))
+}
+
 /// LC-219: the same for limits; a resource some container leaves unlimited has
 /// no pod limit, and overhead only raises limits that exist.
 pub fn limits_of_pod(spec: &PodSpec) -> Resources {

@@ -3,6 +3,9 @@
 
 mod field;
 mod label;
+mod lexer;
+#[cfg(test)]
+mod tests;
 
 pub use field::{FieldSelector, FieldSelectorError};
 pub use label::{LabelSelector, Operator, Requirement, SelectorError};
