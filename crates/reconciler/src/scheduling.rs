@@ -46,8 +46,8 @@ struct Driver {
     pods: Subscription<Pod>,
     recorder: Recorder,
     scheduler: Scheduler,
-    /// Each ends in the fact that tells its outcome, if anyone needs to know.
-    writes: JoinSet<Option<Fact>>,
+    /// Each ends in the fact that tells its outcome.
+    writes: JoinSet<Fact>,
 }
 
 impl Driver {
@@ -72,7 +72,7 @@ impl Driver {
                 }
                 Action::Bind { pod, node } => {
                     let client = self.client.clone();
-                    self.writes.spawn(async move { Some(bind(&client, pod, node).await) });
+                    self.writes.spawn(async move { bind(&client, pod, node).await });
                 }
                 Action::ShowFailure(failure) => {
                     let client = self.client.clone();
@@ -90,7 +90,7 @@ impl Driver {
         tokio::select! {
             biased;
             Some(outcome) = self.writes.join_next() => match outcome {
-                Ok(fact) => fact.into_iter().for_each(|fact| self.absorb(fact)),
+                Ok(fact) => self.absorb(fact),
                 Err(error) => tracing::error!(%error, "a write of the scheduler broke off"),
             },
             change = self.nodes.next() => self.absorb(node_fact(&change)),

@@ -39,7 +39,7 @@ fn bind_failure(error: ApiError) -> BindFailure {
 
 /// API-699: a strategic merge patch of one condition. The transition time is
 /// only sent with a transition; otherwise the merge keeps the former one.
-pub(crate) async fn show_failure(client: &Client, failure: Failure, now: Now) -> Option<Fact> {
+pub(crate) async fn show_failure(client: &Client, failure: Failure, now: Now) -> Fact {
     let Failure { pod, generation, reason, message, is_new } = failure;
     let mut condition = json!({
         "type": "PodScheduled",
@@ -56,10 +56,10 @@ pub(crate) async fn show_failure(client: &Client, failure: Failure, now: Now) ->
     }
     let patch = json!({"metadata": {"uid": pod.uid.as_str()}, "status": {"conditions": [condition]}});
     match client.patch_status::<Pod>(&pod.namespace, &pod.name, &Patch::Strategic(patch)).await {
-        Ok(_) | Err(ApiError::NotFound { .. }) => None,
+        Ok(_) | Err(ApiError::NotFound { .. }) => Fact::Shown(pod.uid),
         Err(error) => {
             tracing::warn!(pod = %pod, %error, "cannot show why the pod is not scheduled");
-            Some(Fact::ShowFailed(pod.uid))
+            Fact::ShowFailed(pod.uid)
         }
     }
 }

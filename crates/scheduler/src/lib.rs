@@ -21,6 +21,8 @@
 //! Read in this order: `scheduler.rs` (the state machine), `plan.rs` (one
 //! decision), `filter.rs`, `score.rs`, `message.rs`, `queue.rs` (when to try).
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod scheduler;
 
 mod plan;

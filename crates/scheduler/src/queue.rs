@@ -112,6 +112,13 @@ impl Queue {
         self.waiting.insert((entry.backoff_end, uid.clone()));
     }
 
+    /// The pod in flight was not tried after all: its turn again.
+    pub(crate) fn resume(&mut self, uid: &PodUid) {
+        if self.entries.get(uid).is_some_and(|entry| matches!(entry.spot, Spot::InFlight)) {
+            self.activate(uid);
+        }
+    }
+
     pub(crate) fn forget(&mut self, uid: &PodUid) {
         self.leave_spot(uid);
         self.entries.remove(uid);

@@ -10,7 +10,7 @@
 //! 2. From the decision on, a pod counts on its node until it is seen bound,
 //!    is gone, or its binding failed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ambient::{Mono, Now};
 
@@ -33,6 +33,8 @@ pub enum Fact {
         node: NodeName,
     },
     BindFailed(PodUid, BindFailure),
+    /// A failure was written into the status, or nobody is there to read it.
+    Shown(PodUid),
     /// A failure could not be written into the status.
     ShowFailed(PodUid),
 }
@@ -49,8 +51,8 @@ pub enum BindFailure {
     Refused(String),
 }
 
-/// What is to be done. Idempotent, except that a `Bind` must be answered by
-/// `Fact::Bound` or `Fact::BindFailed`, exactly once.
+/// What is to be done. A `Bind` is answered by `Fact::Bound` or
+/// `Fact::BindFailed`, a `ShowFailure` by `Fact::Shown` or `Fact::ShowFailed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// POST the binding, with the UID as precondition (TC-317).
@@ -97,6 +99,11 @@ pub struct Scheduler {
     pending: BTreeMap<PodUid, PodSeen>,
     /// Pods decided about but not yet seen bound.
     assumed: BTreeMap<PodUid, NodeName>,
+    /// Pods whose status is being written; a binding now could be overtaken by
+    /// the older word that there is no place.
+    showing: BTreeSet<PodUid>,
+    /// Those of them whose turn came meanwhile.
+    deferred: BTreeSet<PodUid>,
     outbox: VecDeque<Action>,
 }
 
@@ -109,6 +116,8 @@ impl Scheduler {
             queue: Queue::default(),
             pending: BTreeMap::new(),
             assumed: BTreeMap::new(),
+            showing: BTreeSet::new(),
+            deferred: BTreeSet::new(),
             outbox: VecDeque::new(),
         }
     }
@@ -125,6 +134,7 @@ impl Scheduler {
             Fact::PodGone(uid) => self.release(&uid, now),
             Fact::Bound { pod, node } => self.on_bound(pod, &node),
             Fact::BindFailed(uid, failure) => self.on_bind_failed(&uid, failure, now),
+            Fact::Shown(uid) => self.on_shown(&uid),
             Fact::ShowFailed(uid) => self.on_show_failed(&uid, now),
         }
     }
@@ -134,7 +144,11 @@ impl Scheduler {
         if let Some(action) = self.outbox.pop_front() {
             return Some(action);
         }
-        let uid = self.queue.pop(now)?;
+        let mut uid = self.queue.pop(now)?;
+        while self.showing.contains(&uid) {
+            self.deferred.insert(uid);
+            uid = self.queue.pop(now)?;
+        }
         let pod = self.pending.get(&uid).expect("who queues is pending: both end together");
         match plan(&self.snapshot, &pod.wants, draw) {
             Decision::Place(node) => Some(self.assume(&uid, node)),
@@ -267,9 +281,18 @@ impl Scheduler {
         }
     }
 
+    fn on_shown(&mut self, uid: &PodUid) {
+        self.showing.remove(uid);
+        if self.deferred.remove(uid) {
+            self.queue.resume(uid);
+        }
+    }
+
     /// TC-342: the next attempt tells again; it comes after the back-off
     /// although the cluster may not change.
     fn on_show_failed(&mut self, uid: &PodUid, now: Now) {
+        self.showing.remove(uid);
+        self.deferred.remove(uid);
         let Some(pod) = self.pending.get_mut(uid) else { return };
         pod.shown = None;
         if !self.assumed.contains_key(uid) {
@@ -286,6 +309,7 @@ impl Scheduler {
         if pod.shown.as_ref() != Some(&shown) {
             let is_new = pod.shown.replace(shown).is_none();
             let (generation, message) = (pod.generation, message.clone());
+            self.showing.insert(uid.clone());
             self.outbox.push_back(Action::ShowFailure(Failure {
                 pod: key.clone(),
                 generation,

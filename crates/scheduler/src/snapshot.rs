@@ -160,3 +160,60 @@ impl Usage {
         !wanted.is_empty() && self.ports.keys().any(|held| wanted.iter().any(|port| port.conflicts_with(held)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse_node;
+
+    fn pod(cpu: &str) -> PlacedPod {
+        let requests: Resources = [("cpu", cpu.parse().expect("a quantity"))].into_iter().collect();
+        PlacedPod { priority: 0, scored: requests.clone(), requests, ports: BTreeSet::new() }
+    }
+
+    fn node(name: &str) -> Node {
+        let mut node = objects::api::core::v1::Node::default();
+        node.metadata.name = Some(name.to_owned());
+        parse_node(&node)
+    }
+
+    fn cpu_taken(snapshot: &Snapshot) -> Vec<(&str, u64, u128)> {
+        snapshot
+            .nodes()
+            .map(|(node, place)| (node.name.as_str(), place.usage.pod_count, place.usage.requests.of("cpu")))
+            .collect()
+    }
+
+    #[test]
+    fn pods_count_on_their_node_whichever_is_seen_first_and_when_they_move() {
+        let (one, two) = (PodUid::from("1"), PodUid::from("2"));
+        let mut snapshot = Snapshot::default();
+        snapshot.upsert_pod(one.clone(), &"n1".into(), pod("500m"));
+        assert_eq!(cpu_taken(&snapshot), []);
+        snapshot.upsert_node(node("n1"));
+        snapshot.upsert_node(node("n2"));
+        snapshot.upsert_pod(two.clone(), &"n1".into(), pod("1"));
+        assert_eq!(cpu_taken(&snapshot), [("n1", 2, 1500), ("n2", 0, 0)]);
+        snapshot.upsert_pod(two.clone(), &"n2".into(), pod("2"));
+        assert_eq!(cpu_taken(&snapshot), [("n1", 1, 500), ("n2", 1, 2000)]);
+        snapshot.remove_node(&"n1".into());
+        assert_eq!((cpu_taken(&snapshot), snapshot.node_count()), (vec![("n2", 1, 2000)], 1));
+        snapshot.upsert_node(node("n1"));
+        snapshot.remove_pod(&two);
+        assert_eq!(cpu_taken(&snapshot), [("n1", 1, 500), ("n2", 0, 0)]);
+        snapshot.remove_pod(&one);
+        snapshot.remove_node(&"n1".into());
+        snapshot.remove_node(&"n2".into());
+        assert!(snapshot.places.is_empty() && snapshot.homes.is_empty() && snapshot.node_count() == 0);
+    }
+
+    #[test]
+    fn a_change_that_changes_nothing_says_so() {
+        let mut snapshot = Snapshot::default();
+        assert_eq!(snapshot.upsert_node(node("n1")), Changed::Something);
+        assert_eq!(snapshot.upsert_node(node("n1")), Changed::Nothing);
+        assert_eq!(snapshot.upsert_pod("1".into(), &"n1".into(), pod("1")), Changed::Something);
+        assert_eq!(snapshot.upsert_pod("1".into(), &"n1".into(), pod("1")), Changed::Nothing);
+        assert_eq!(snapshot.remove_pod(&"2".into()), Changed::Nothing);
+    }
+}

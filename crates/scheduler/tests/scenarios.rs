@@ -251,6 +251,23 @@ fn tc_342_a_condition_that_could_not_be_written_is_written_again() {
 }
 
 #[test]
+fn tc_325_a_pod_is_not_bound_while_its_status_still_says_there_is_no_place() {
+    let mut script = Script::new();
+    script.hold_shows();
+    script.pod(pod("web"));
+    script.pod(pod("gone"));
+    script.forget_transcript();
+    script.node(node("n1"));
+    script.gone("gone");
+    script.shown("gone");
+    script.transcript(expect![[r#""#]]);
+    script.shown("web");
+    script.transcript(expect![[r#"
+        bind default/web to n1
+    "#]]);
+}
+
+#[test]
 fn tc_334_the_emptier_node_wins_and_wishes_outweigh_it() {
     let small = json!([{"resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}]);
     let mut script = Script::new();

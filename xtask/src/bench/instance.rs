@@ -38,11 +38,11 @@ impl Instance {
         Ok(())
     }
 
-    /// Fails when the agent has ended, with the end of its log.
+    /// Fails when the agent has ended.
     pub(super) fn check_alive(&mut self) -> Result<()> {
         let agent = self.agent.as_mut().context("the agent was not started")?;
         if let Some(status) = agent.try_wait().context("cannot ask for the agent")? {
-            bail!("podium up ended with {status}:\n{}", self.log_tail());
+            bail!("podium up ended with {status}");
         }
         Ok(())
     }

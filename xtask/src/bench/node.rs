@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use kube::Client;
 
 use super::instance::Instance;
@@ -32,7 +32,7 @@ mod upstream {
 pub(super) async fn measure() -> Result<Vec<Measured>> {
     let mut instance = Instance::prepare()?;
     let result = measure_on(&mut instance).await;
-    result.with_context(|| format!("the end of podium's log:\n{}", instance.log_tail()))
+    result.map_err(|error| anyhow!("{error:#}\nthe end of podium's log:\n{}", instance.log_tail()))
 }
 
 async fn measure_on(instance: &mut Instance) -> Result<Vec<Measured>> {

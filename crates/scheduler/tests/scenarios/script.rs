@@ -31,11 +31,14 @@ pub(crate) struct Script {
     scheduler: Scheduler,
     clock: Clock,
     lines: Vec<String>,
+    /// Whether the API server answers status writes at once.
+    answers_shows: bool,
 }
 
 impl Script {
     pub(crate) fn new() -> Self {
-        Self { scheduler: Scheduler::new("default-scheduler"), clock: Clock::manual(), lines: Vec::new() }
+        let scheduler = Scheduler::new("default-scheduler");
+        Self { scheduler, clock: Clock::manual(), lines: Vec::new(), answers_shows: true }
     }
 
     pub(crate) fn node(&mut self, node: Value) {
@@ -58,6 +61,15 @@ impl Script {
 
     pub(crate) fn bind_failed(&mut self, name: &str, failure: BindFailure) {
         self.absorb(Fact::BindFailed(key(name).uid, failure));
+    }
+
+    /// From now on status writes stay under way until told otherwise.
+    pub(crate) fn hold_shows(&mut self) {
+        self.answers_shows = false;
+    }
+
+    pub(crate) fn shown(&mut self, name: &str) {
+        self.absorb(Fact::Shown(key(name).uid));
     }
 
     pub(crate) fn show_failed(&mut self, name: &str) {
@@ -95,6 +107,11 @@ impl Script {
     fn act(&mut self) {
         while let Some(action) = self.scheduler.next(self.clock.now(), 0) {
             self.lines.push(line(&action));
+            if let Action::ShowFailure(failure) = action
+                && self.answers_shows
+            {
+                self.scheduler.absorb(Fact::Shown(failure.pod.uid), self.clock.now());
+            }
         }
     }
 }
