@@ -231,9 +231,10 @@ impl PodState {
                 self.on_start_ended(container, outcome, now);
             }
             (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
-            (Action::KillContainer { id, .. }, _) => {
-                self.work.hold_repetition(action, now.mono);
-                self.on_kill_ended(id);
+            (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
+            // It did not help: wait like after a failure.
+            (Action::CreateSandbox { .. }, _) if !self.has_usable_sandbox() => {
+                self.work.hold_after_failure(action, now.mono);
             }
             (Action::TearDown, _) => self.on_torn_down(),
             (Action::DeleteObject, _) => self.on_object_deleted(),

@@ -146,16 +146,16 @@ impl PodState {
         self.kills.insert(id.to_owned(), Kill { signalled_at: now.mono, kill_at, has_ended: false, restarts });
     }
 
-    pub(crate) fn on_kill_ended(&mut self, id: &str) {
-        let is_running = self.seen.as_ref().and_then(|seen| seen.instance(id)).is_some_and(Instance::is_running);
-        let name = self.seen.as_ref().and_then(|seen| seen.instance(id)).map(|instance| instance.name.clone());
+    pub(crate) fn on_kill_ended(&mut self, id: &str, action: &Action, now: Now) {
         if let Some(kill) = self.kills.get_mut(id) {
             kill.has_ended = true;
         }
+        let survivor = self.alive().find(|instance| instance.id == id).map(|instance| instance.name.clone());
         // TC-048: the runtime says that it worked, but it did not.
-        if let Some(name) = name.filter(|_| is_running) {
+        if let Some(name) = survivor {
             let error = format!("detected running containers after a successful KillPod, CRI violation: [{name}]");
             self.note_failed_kill(&error);
+            self.work.hold_after_failure(action, now.mono);
         }
     }
 
