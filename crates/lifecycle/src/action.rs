@@ -52,11 +52,10 @@ pub enum Action {
     RemoveContainer { container: String, id: String },
     /// Kill what is left in it and release the network.
     StopSandbox { id: String },
-    /// Forget it and everything in it, logs included.
+    /// Forget it and everything in it.
     RemoveSandbox { id: String },
-    /// Volumes, pod directories, pod cgroup: gone for good. Not the logs: a
-    /// pod that completed keeps them with its dead containers until it is
-    /// deleted (TC-091).
+    /// Volumes, pod directories, logs, pod cgroup: gone for good. Planned only
+    /// for pods that are deleted; one that completed keeps them until then.
     TearDown,
     /// The final delete at the API: grace 0, guarded by the UID (LC-278).
     DeleteObject,

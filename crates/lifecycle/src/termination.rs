@@ -231,16 +231,16 @@ pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
     }
 }
 
-/// LC-013, LC-278: volumes and cgroup at once; dead containers, their logs and
-/// the object when they are no longer wanted.
+/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted: its
+/// directories, then dead containers, then the object.
 pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     let state = draft.state;
-    if !cleanup.is_torn_down {
-        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
+    // TC-091, LC-027: until then logs are read and volumes belong to the UID.
+    if !state.is_gone && state.spec.deletion.is_none() {
         return;
     }
-    // TC-091: until the pod is deleted its containers stay for their logs.
-    if !state.is_gone && state.spec.deletion.is_none() {
+    if !cleanup.is_torn_down {
+        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
         return;
     }
     // The exit codes are on record before the runtime forgets them.

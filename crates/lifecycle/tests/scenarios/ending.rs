@@ -63,11 +63,11 @@ fn lc_393_tl_6_a_sidecar_does_not_keep_a_finished_pod_alive() {
         t=1     status {proxy}=Error:143,rc0
         t=1     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=1     status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded
-        t=1     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
     assert!(!pod.state.is_finished());
     pod.deleted(0).transcript(expect![[r#"
         t=10    fact   deleted with grace 0
+        t=10    do     TearDown  [LC-013: every container of the pod has stopped]
         t=10    do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=10    do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=10    fact   the object is gone
@@ -343,8 +343,8 @@ fn tc_102_without_the_api_a_pod_stops_and_waits_to_be_recorded() {
 fn tc_146_a_terminal_phase_written_by_others_stops_the_pod_and_stays() {
     let mut pod = Script::pod("app app");
     pod.begin().on_term("app", exits_after(2, 0)).skip();
-    pod.status("the API says Failed", |status| status.phase = Some("Failed".into())).until(10.0).transcript(expect![[
-        r#"
+    pod.status("the API says Failed", |status| status.phase = Some("Failed".into()));
+    pod.until(10.0).transcript(expect![[r#"
         t=0     fact   the API says Failed
         t=0     status ContainersReady=False(PodFailed) Ready=False(PodFailed) phase=Failed
         t=0     do     KillContainer app-1 grace=30s  [TC-146: the API shows phase Failed]
@@ -353,9 +353,7 @@ fn tc_146_a_terminal_phase_written_by_others_stops_the_pod_and_stays() {
         t=2     status {app}=Completed:0,rc0
         t=2     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=2     status PodReadyToStartContainers=False
-        t=2     do     TearDown  [LC-013: every container of the pod has stopped]
-    "#
-    ]]);
+    "#]]);
 }
 
 #[test]

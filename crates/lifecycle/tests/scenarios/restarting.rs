@@ -58,7 +58,6 @@ fn lc_161_on_failure_restarts_until_the_container_succeeds() {
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,last:Error:1,rc1
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -75,7 +74,6 @@ fn lc_163_never_fails_once_the_last_container_ended() {
         t=5     status {b}=Error:1,rc0
         t=5     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=5     status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed
-        t=5     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -98,7 +96,6 @@ fn lc_133_a_rule_restarts_what_the_policy_would_not() {
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:41,last:Error:42,rc1
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 

@@ -115,7 +115,6 @@ fn lc_206_a_failed_init_container_that_may_not_restart_fails_the_pod() {
         t=0     status {setup}=Error:1,rc0
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -286,7 +285,6 @@ fn lc_190_a_never_pod_ends_with_its_sandbox() {
         t=60    fact   the sandbox is lost
         t=60    event  Warning ContainerFailed: Container app failed with exit code 255: Error
         t=60    status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed {app}=Error:255,rc0
-        t=60    do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
