@@ -21,6 +21,8 @@ pub(crate) struct Script {
     pub(crate) rules: Rules,
     /// Status writes reach the API.
     pub(crate) is_api_up: bool,
+    /// Transitions say the same as statuses, with causes.
+    pub(crate) tells_transitions: bool,
     is_object_there: bool,
     start: Now,
     now: Now,
@@ -58,6 +60,7 @@ impl Script {
             pod,
             rules,
             is_api_up: true,
+            tells_transitions: false,
             is_object_there: true,
             start: now,
             now,
@@ -250,8 +253,14 @@ impl Script {
     fn absorb(&mut self, fact: Fact) {
         self.state.absorb(fact, self.now);
         for note in self.state.take_notes() {
-            if let Note::Event { severity, reason, message, .. } = note {
-                self.tell("event", format!("{severity:?} {reason}: {message}"));
+            match note {
+                Note::Event { severity, reason, message, .. } => {
+                    self.tell("event", format!("{severity:?} {reason}: {message}"));
+                }
+                Note::Transition { what, cause } if self.tells_transitions => {
+                    self.tell("why", format!("{what}  [{}: {}]", cause.rule, cause.because));
+                }
+                Note::Transition { .. } => {}
             }
         }
     }

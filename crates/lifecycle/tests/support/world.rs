@@ -26,6 +26,10 @@ pub(crate) struct World {
     pub(crate) pull_takes: Duration,
     pub(crate) bad_sandbox: Option<String>,
     pub(crate) bad_kill: Option<String>,
+    /// Kills end well and do nothing.
+    pub(crate) is_kill_idle: bool,
+    /// Sandboxes come up without an address.
+    pub(crate) has_no_addresses: bool,
     pub(crate) bad_teardown: Option<String>,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
@@ -127,7 +131,11 @@ impl World {
             attempt,
             is_ready: true,
             is_host_network: false,
-            ips: vec![format!("10.0.0.{}", attempt + 2).parse().expect("an address")],
+            ips: if self.has_no_addresses {
+                Vec::new()
+            } else {
+                vec![format!("10.0.0.{}", attempt + 2).parse().expect("an address")]
+            },
             created_at: now.wall,
         };
         self.seen.sandboxes.insert(0, seen);
@@ -180,7 +188,7 @@ impl World {
             return Some(Outcome::Failed(error.clone()));
         }
         let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
-        if !is_running {
+        if !is_running || self.is_kill_idle {
             return Some(Outcome::Done);
         }
         let is_first = !self.kills.contains_key(id);
