@@ -1,9 +1,11 @@
 //! Over real sockets on loopback: certificates as identity, protocols, the
 //! relay to a node agent, stopping; and kube's client without a socket.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-mod support;
 #[path = "support/pki.rs"]
 mod pki;
+#[path = "support/fixture.rs"]
+mod support;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -154,7 +156,8 @@ async fn api_609_logs_come_from_the_node_agent() {
     let path = "/api/v1/namespaces/default/pods/web/log?tailLines=5&follow=true";
     let (code, text) = cluster.get(path, Some(("admin", "system:masters"))).await;
     assert_eq!((code, &*text), (200, "asked /containerLogs/default/web/main?follow=true&tailLines=5\n"));
-    let (code, text) = cluster.get("/api/v1/namespaces/default/pods/web/log?previous=true", Some(("a", "system:masters"))).await;
+    let (code, text) =
+        cluster.get("/api/v1/namespaces/default/pods/web/log?previous=true", Some(("a", "system:masters"))).await;
     assert_eq!(code, 400);
     assert!(text.contains("asked /containerLogs/default/web/main?previous=true"), "{text}");
     let (code, status) = admin.get("/api/v1/namespaces/default/pods/web/log?tailLines=-1").await;

@@ -1,5 +1,6 @@
 //! What only the embedded file can show: reopening, damage, formats, shared
 //! commits, and that a kill -9 loses nothing that was acknowledged.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};

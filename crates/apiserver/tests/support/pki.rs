@@ -1,4 +1,5 @@
 //! A throw-away certificate authority for tests and the example server.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 #![allow(dead_code, reason = "each user needs a part of it")]
 
 use std::sync::Arc;
@@ -54,8 +55,7 @@ impl Authority {
 
     /// Client certificates are verified, and optional.
     pub(crate) fn server(&self, certificate: &Certificate) -> Arc<ServerConfig> {
-        let verifier =
-            WebPkiClientVerifier::builder(Arc::new(self.roots())).allow_unauthenticated().build().unwrap();
+        let verifier = WebPkiClientVerifier::builder(Arc::new(self.roots())).allow_unauthenticated().build().unwrap();
         let config = ServerConfig::builder().with_client_cert_verifier(verifier);
         Arc::new(config.with_single_cert(certificate.chain.clone(), certificate.key.clone_key()).unwrap())
     }

@@ -6,11 +6,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
 use crate::{Change, Delivery, Entry, Event, ListRequest, Listing, ReadError, Revision, WatchError};
+
+pub(crate) fn read(cache: &RwLock<Cache>) -> RwLockReadGuard<'_, Cache> {
+    cache.read().expect("the cache is never poisoned: writers check before they change it")
+}
+
+pub(crate) fn write(cache: &RwLock<Cache>) -> RwLockWriteGuard<'_, Cache> {
+    cache.write().expect("the cache is never poisoned: writers check before they change it")
+}
 
 /// What wakes a watcher.
 #[derive(Debug, Clone, Copy)]
