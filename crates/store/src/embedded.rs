@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::cache::{self, Cache};
+use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
 use crate::{Entry, ListRequest, Listing, Op, OpenError, ReadError, Revision};
 use crate::{Store, Watch, WatchError, WriteError};
@@ -27,6 +27,8 @@ pub struct Options {
     /// is also how far a watcher may fall behind before it is closed
     /// (API-321).
     pub history_per_topic_max: usize,
+    /// Bytes those may take, about.
+    pub history_bytes_per_topic_max: usize,
     /// Writes waiting for the writer thread; more of them wait outside.
     pub queue_max: usize,
     /// Write batches that share one commit.
@@ -42,6 +44,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             history_per_topic_max: 8192,
+            history_bytes_per_topic_max: 16 << 20,
             queue_max: 4096,
             group_max: 512,
             value_bytes_max: 8 << 20,
@@ -63,7 +66,9 @@ impl Embedded {
     /// Opens or creates the file and loads it. Blocks: call it at start.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let (disk, image) = disk::open(path, options.page_cache_bytes)?;
-        let cache = Arc::new(RwLock::new(Cache::new(image, options.history_per_topic_max)));
+        let window =
+            Window { events_max: options.history_per_topic_max, bytes_max: options.history_bytes_per_topic_max };
+        let cache = Arc::new(RwLock::new(Cache::new(image, window)));
         let (submissions, queue) = mpsc::channel(options.queue_max);
         let shared = Arc::clone(&cache);
         let writer = std::thread::Builder::new()

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use async_trait::async_trait;
 
-use crate::cache::{self, Cache, Image};
+use crate::cache::{self, Cache, Image, Window};
 use crate::cursor::Cursor;
 use crate::pending::Pending;
 use crate::{Entry, ListRequest, Listing, Op, ReadError, Revision, Store, Watch, WatchError, WriteError};
@@ -20,7 +20,7 @@ pub struct Memory {
 
 impl Memory {
     pub fn new(history_per_topic_max: usize) -> Self {
-        let cache = Cache::new(Image::default(), history_per_topic_max);
+        let cache = Cache::new(Image::default(), Window { events_max: history_per_topic_max, bytes_max: usize::MAX });
         Self { cache: Arc::new(RwLock::new(cache)), turn: Mutex::new(()) }
     }
 }

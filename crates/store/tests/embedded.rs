@@ -38,6 +38,21 @@ async fn reopening_keeps_entries_and_the_revision_even_after_deletes() {
 }
 
 #[tokio::test]
+async fn history_is_bounded_in_bytes_and_keeps_the_newest_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { history_bytes_per_topic_max: 10_000, ..Options::default() };
+    let store = Embedded::open(&dir.path().join("state.redb"), options).unwrap();
+    for i in 0..10 {
+        store.write(vec![Op::create(format!("/registry/pods/{i}"), "x".repeat(1000))]).await.unwrap();
+    }
+    assert!(matches!(store.watch("/registry/pods/", Revision(5)).await, Err(WatchError::Compacted { .. })));
+    let mut watch = store.watch("/registry/pods/", Revision(6)).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().events.len(), 4);
+    store.write(vec![Op::create("/registry/pods/large", "x".repeat(50_000))]).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().events.len(), 1, "a change larger than the window is still seen");
+}
+
+#[tokio::test]
 async fn a_file_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.redb");
