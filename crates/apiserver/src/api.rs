@@ -2,6 +2,7 @@
 //! authorize, route, handle, answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ambient::{Clock, Ids};
 use bytes::Bytes;
@@ -17,10 +18,11 @@ use crate::auth::{self, Identity};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
+use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::relay::Relay;
 use crate::target::{ResourcePath, Target, Verb};
-use crate::{Config, delete, discovery, health, logs, openapi, pods, read, stream, write};
+use crate::{Config, delete, discovery, health, logs, pods, read, stream, write};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -44,6 +46,7 @@ pub(crate) struct Api {
     pub(crate) ids: Ids,
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
+    pub(crate) openapi: OpenApi,
     /// Becomes true when the server stops; ends watches and followed logs.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -139,7 +142,7 @@ impl Api {
             path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
                 discovery::answer(path, &parts.headers, &self.config)
             }
-            path if path.starts_with("openapi/") => openapi::answer(path, &parts.headers, query),
+            path if path.starts_with("openapi/") => self.openapi.answer(path, &parts.headers, query),
             _ => Err(ApiError::NoSuchPage),
         }
     }
@@ -154,6 +157,7 @@ impl Api {
     ) -> Answer {
         let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
         auth::authorize(identity, verb, &path)?;
+        check_segments(&path)?;
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
         }
@@ -208,7 +212,9 @@ impl Api {
     /// API-005: the whole body, if it is not too large.
     pub(crate) async fn collect(&self, body: RequestBody) -> Result<Bytes, ApiError> {
         let limited = http_body_util::Limited::new(body, BODY_BYTES_MAX);
-        match limited.collect().await {
+        let collected = tokio::time::timeout(BODY_TIMEOUT, limited.collect()).await;
+        let late = |_| ApiError::BadRequest("the body did not arrive in time".to_owned());
+        match collected.map_err(late)? {
             Ok(collected) => Ok(collected.to_bytes()),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
                 Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}")))
@@ -233,6 +239,23 @@ pub(crate) const STREAMING: &str = "x-podium-streaming";
 
 /// API-005.
 const BODY_BYTES_MAX: usize = 3 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// API-163: what comes from the URL becomes part of a storage key.
+fn check_segments(path: &ResourcePath) -> Result<(), ApiError> {
+    for (what, value) in [("Name", &path.name), ("Namespace", &path.namespace)] {
+        let problem = match value.as_deref() {
+            Some(".") => "may not be '.'",
+            Some("..") => "may not be '..'",
+            Some(text) if text.contains('/') => "may not contain '/'",
+            Some(text) if text.contains('%') => "may not contain '%'",
+            _ => continue,
+        };
+        let value = value.as_deref().unwrap_or_default();
+        return Err(ApiError::BadRequest(format!("{what} parameter invalid: \"{value}\": {problem}")));
+    }
+    Ok(())
+}
 
 /// `P/<resource>` of a namespaced kind lists all namespaces (API-108).
 fn is_across_namespaces(kind: &Kind, path: &ResourcePath) -> bool {

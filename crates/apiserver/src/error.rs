@@ -66,7 +66,7 @@ pub(crate) enum ApiError {
     Unauthorized,
     /// The caller may not do this.
     #[error("{}", forbidden(resource.as_ref(), name, detail))]
-    Forbidden { resource: Option<ResourceName>, name: String, detail: String, cause: Option<Cause> },
+    Forbidden { resource: Option<ResourceName>, name: String, detail: String, cause: Option<Box<Cause>> },
     #[error("{resource} \"{name}\" not found")]
     NotFound { resource: ResourceName, name: String },
     /// No such path below a served group (API-007).

@@ -80,6 +80,7 @@ impl ApiServer {
         Self(Arc::new(api::Api {
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
+            openapi: openapi::OpenApi::default(),
             closing: tokio::sync::watch::Sender::new(false),
             store,
             config,

@@ -39,11 +39,11 @@ pub(crate) async fn check_open(api: &Api, kind: &Kind, namespace: &str, name: &s
         resource: Some(ResourceName::of(kind)),
         name: name.to_owned(),
         detail: format!("unable to create new content in namespace {namespace} because it is being terminated"),
-        cause: Some(Cause {
+        cause: Some(Box::new(Cause {
             reason: "NamespaceTerminating",
             message: format!("namespace {namespace} is being terminated"),
             field: "metadata.namespace",
-        }),
+        })),
     })
 }
 

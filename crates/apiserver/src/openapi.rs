@@ -5,6 +5,9 @@
 //! Schemas name no fields yet, and PATCH does not advertise strategic merge,
 //! so that kubectl takes merge keys from its built-in types (API-077).
 
+use std::sync::OnceLock;
+
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use objects::{Kind, kinds};
 use serde_json::{Map, Value, json};
@@ -16,50 +19,60 @@ use crate::health;
 use crate::negotiate::{Media, header_text};
 use crate::query::Query;
 
-pub(crate) fn answer(path: &str, headers: &HeaderMap, query: &Query) -> Answer {
-    match path.trim_start_matches("openapi/").trim_matches('/') {
-        "v2" => v2(headers),
-        "v3" => Ok(answer::json(StatusCode::OK, &index())),
-        path => match path.strip_prefix("v3/") {
-            Some(path) => v3(path, headers, query),
-            None => Err(ApiError::NoSuchPage),
-        },
-    }
+/// The documents, made at their first use.
+#[derive(Default)]
+pub(crate) struct OpenApi(OnceLock<Vec<Document>>);
+
+/// One group version: its path, its bytes and their hash.
+struct Document {
+    path: String,
+    bytes: Bytes,
+    hash: String,
 }
 
-/// API-067.
-fn index() -> Value {
-    let mut paths = Map::new();
-    let served = [("", "v1")].into_iter().chain(discovery::groups());
-    for (group, version) in served {
-        let path = document_path(group, version);
-        let hash = discovery::hash(&document(group, version));
-        paths.insert(path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}));
+impl OpenApi {
+    pub(crate) fn answer(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
+        match path.trim_start_matches("openapi/").trim_matches('/') {
+            "v2" => v2(headers),
+            "v3" => Ok(answer::json(StatusCode::OK, &self.index())),
+            path => match path.strip_prefix("v3/") {
+                Some(path) => self.v3(path, headers, query),
+                None => Err(ApiError::NoSuchPage),
+            },
+        }
     }
-    json!({"paths": paths})
-}
 
-fn document_path(group: &str, version: &str) -> String {
-    if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") }
-}
-
-/// API-068.
-fn v3(path: &str, headers: &HeaderMap, query: &Query) -> Answer {
-    let parts: Vec<&str> = path.split('/').collect();
-    let (group, version) = match &parts[..] {
-        ["api", version] => ("", *version),
-        ["apis", group, version] => (*group, *version),
-        _ => return Err(ApiError::NoSuchPage),
-    };
-    if !discovery::is_served(group, version) {
-        return Err(ApiError::NoSuchPage);
+    fn documents(&self) -> &[Document] {
+        self.0.get_or_init(|| {
+            let served = [("", "v1")].into_iter().chain(discovery::groups());
+            let make = |(group, version): (&str, &str)| {
+                let path = if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
+                let bytes = document(group, version);
+                Document { path, hash: discovery::hash(&bytes), bytes: bytes.into() }
+            };
+            served.map(make).collect()
+        })
     }
-    require_json(headers)?;
-    let bytes = document(group, version);
-    let hash = discovery::hash(&bytes);
-    match query.text("hash") {
-        Some(asked) if asked != hash => Ok(moved(&format!("/openapi/v3/{path}?hash={hash}"))),
-        asked => Ok(tagged(headers, bytes, &hash, asked.is_some())),
+
+    /// API-067.
+    fn index(&self) -> Value {
+        let entry = |document: &Document| {
+            let Document { path, hash, .. } = document;
+            (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+        };
+        let paths: Map<String, Value> = self.documents().iter().map(entry).collect();
+        json!({"paths": paths})
+    }
+
+    /// API-068.
+    fn v3(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
+        let document = self.documents().iter().find(|document| document.path == path);
+        let Document { bytes, hash, .. } = document.ok_or(ApiError::NoSuchPage)?;
+        require_json(headers)?;
+        match query.text("hash") {
+            Some(asked) if asked != hash => Ok(moved(&format!("/openapi/v3/{path}?hash={hash}"))),
+            asked => Ok(tagged(headers, bytes.clone(), hash, asked.is_some())),
+        }
     }
 }
 
@@ -71,11 +84,11 @@ fn moved(location: &str) -> Response<Body> {
     response
 }
 
-fn tagged(headers: &HeaderMap, bytes: Vec<u8>, hash: &str, is_immutable: bool) -> Response<Body> {
+fn tagged(headers: &HeaderMap, bytes: Bytes, hash: &str, is_immutable: bool) -> Response<Body> {
     let tag = format!("\"{hash}\"");
     let is_known = header_text(headers, header::IF_NONE_MATCH) == tag;
     let code = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
-    let mut response = answer::json_bytes(code, if is_known { Vec::new() } else { bytes });
+    let mut response = answer::json_bytes(code, if is_known { Bytes::new() } else { bytes });
     let headers = response.headers_mut();
     headers.insert(header::VARY, HeaderValue::from_static("Accept"));
     if let Ok(tag) = HeaderValue::from_str(&tag) {

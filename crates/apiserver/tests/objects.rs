@@ -1,5 +1,7 @@
 //! Objects through the API: every verb, its answers and its refusals.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
+#[path = "support/fixture.rs"]
 mod support;
 
 use serde_json::{Value, json};

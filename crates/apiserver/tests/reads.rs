@@ -1,5 +1,7 @@
 //! Lists, tables, watches, discovery: what clients read.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
+#[path = "support/fixture.rs"]
 mod support;
 
 use std::time::Duration;
@@ -208,6 +210,21 @@ async fn api_235_a_watched_table_names_its_columns_once() {
     let second = events.next().await.unwrap();
     assert_eq!(second["object"]["columnDefinitions"], json!([]));
     assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
+    let path = format!("{PODS}?watch=true&resourceVersion=0&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dno");
+    let mut events = support::Events::new(fixture.admin.get_as(&path, accept).await);
+    let bookmark = events.next().await.unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    let annotations = &bookmark["object"]["rows"][0]["object"]["metadata"]["annotations"];
+    assert_eq!(annotations["k8s.io/initial-events-end"], "true");
+}
+
+#[tokio::test]
+async fn api_163_names_can_not_leave_their_place_in_the_store() {
+    let fixture = fixture().await;
+    for path in ["/api/v1/namespaces/default/pods/a%2Fb", "/api/v1/namespaces/a%2Fb/pods", "/api/v1/nodes/.."] {
+        let (code, status) = fixture.admin.get(path).await;
+        assert_eq!(code, 400, "{path}: {status}");
+    }
 }
 
 #[tokio::test]

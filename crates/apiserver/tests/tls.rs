@@ -1,8 +1,10 @@
 //! Over real sockets on loopback: certificates as identity, protocols, the
 //! relay to a node agent, stopping; and kube's client without a socket.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
 #[path = "support/pki.rs"]
 mod pki;
+#[path = "support/fixture.rs"]
 mod support;
 
 use std::convert::Infallible;

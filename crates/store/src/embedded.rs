@@ -1,10 +1,9 @@
 //! The embedded engine: one file, one writer thread, reads from memory.
 //!
 //! Reads never touch the disk: the newest state and a bounded history live in
-//! memory (`cache.rs`). Writes queue to one thread (`writer.rs`) that commits
+//! memory (`../cache.rs`). Writes queue to one thread (`writer.rs`) that commits
 //! many of them with one fsync (`disk.rs`), publishes them, then answers.
 
-mod cache;
 mod disk;
 mod writer;
 
@@ -13,11 +12,12 @@ use std::sync::{Arc, RwLock, RwLockReadGuard};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::{Delivery, Entry, ListRequest, Listing, Op, OpenError, ReadError, Revision};
+use crate::cache::{self, Cache, Window};
+use crate::cursor::Cursor;
+use crate::{Entry, ListRequest, Listing, Op, OpenError, ReadError, Revision};
 use crate::{Store, Watch, WatchError, WriteError};
-use cache::{Cache, Signal};
 use writer::Submission;
 
 /// Sizes of the engine's buffers.
@@ -27,6 +27,8 @@ pub struct Options {
     /// is also how far a watcher may fall behind before it is closed
     /// (API-321).
     pub history_per_topic_max: usize,
+    /// Bytes those may take, about.
+    pub history_bytes_per_topic_max: usize,
     /// Writes waiting for the writer thread; more of them wait outside.
     pub queue_max: usize,
     /// Write batches that share one commit.
@@ -42,6 +44,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             history_per_topic_max: 8192,
+            history_bytes_per_topic_max: 16 << 20,
             queue_max: 4096,
             group_max: 512,
             value_bytes_max: 8 << 20,
@@ -63,7 +66,9 @@ impl Embedded {
     /// Opens or creates the file and loads it. Blocks: call it at start.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
         let (disk, image) = disk::open(path, options.page_cache_bytes)?;
-        let cache = Arc::new(RwLock::new(Cache::new(image, options.history_per_topic_max)));
+        let window =
+            Window { events_max: options.history_per_topic_max, bytes_max: options.history_bytes_per_topic_max };
+        let cache = Arc::new(RwLock::new(Cache::new(image, window)));
         let (submissions, queue) = mpsc::channel(options.queue_max);
         let shared = Arc::clone(&cache);
         let writer = std::thread::Builder::new()
@@ -79,12 +84,8 @@ impl Embedded {
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Cache> {
-        read(&self.cache)
+        cache::read(&self.cache)
     }
-}
-
-fn read(cache: &RwLock<Cache>) -> RwLockReadGuard<'_, Cache> {
-    cache.read().expect("the cache is never poisoned: its only writer checks before it changes")
 }
 
 impl Drop for Embedded {
@@ -95,7 +96,7 @@ impl Drop for Embedded {
         {
             tracing::error!("the store's writer thread had panicked");
         }
-        self.cache.write().expect("no writer is left to poison it").close();
+        cache::write(&self.cache).close();
     }
 }
 
@@ -129,63 +130,10 @@ impl Store for Embedded {
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, WatchError> {
-        let signal = {
-            let cache = self.read();
-            cache.may_watch(prefix, after)?;
-            cache.signal(prefix)
-        };
-        // Topics come into being with their first write; until then the
-        // watcher listens to everything.
-        let signal = match signal {
-            Some(signal) => signal,
-            None => self.cache.write().expect("never poisoned, see read()").signal_of_new_topic(prefix),
-        };
-        Ok(Box::new(Cursor { cache: Arc::clone(&self.cache), prefix: prefix.into(), through: after, signal }))
+        Ok(Box::new(Cursor::open(&self.cache, prefix, after)?))
     }
 
     async fn compact(&self, through: Revision) -> Result<(), ReadError> {
-        self.cache.write().expect("never poisoned, see read()").compact(through)
-    }
-}
-
-/// A watch is a position in the shared history: it buffers nothing, and a
-/// consumer slower than the history window gets an error (traps B2 S7).
-struct Cursor {
-    cache: Arc<RwLock<Cache>>,
-    prefix: Box<str>,
-    through: Revision,
-    signal: watch::Receiver<Signal>,
-}
-
-/// Changes handed over at once, so that one watcher can not hold the lock long.
-const DELIVERY_MAX: usize = 1024;
-
-impl Cursor {
-    fn advance(&mut self) -> Result<Delivery, WatchError> {
-        let delivery = read(&self.cache).changes(&self.prefix, self.through, DELIVERY_MAX)?;
-        self.through = delivery.through;
-        Ok(delivery)
-    }
-}
-
-#[async_trait]
-impl Watch for Cursor {
-    async fn next(&mut self) -> Result<Delivery, WatchError> {
-        loop {
-            // Marked as seen before looking, so that a change in between
-            // wakes the next wait.
-            let is_closed = matches!(*self.signal.borrow_and_update(), Signal::Closed);
-            let delivery = self.advance()?;
-            if !delivery.events.is_empty() {
-                return Ok(delivery);
-            }
-            if is_closed || self.signal.changed().await.is_err() {
-                return Err(WatchError::Unavailable { detail: "the store was closed".into() });
-            }
-        }
-    }
-
-    async fn poll(&mut self) -> Result<Delivery, WatchError> {
-        self.advance()
+        cache::write(&self.cache).compact(through)
     }
 }

@@ -17,12 +17,17 @@
 //! # });
 //! ```
 
+mod cache;
 mod contract;
+mod cursor;
 mod embedded;
 mod entry;
+mod memory;
+mod pending;
 
 pub use contract::{
     Condition, Delivery, ListRequest, Listing, Op, OpenError, ReadError, Store, Watch, WatchError, WriteError,
 };
 pub use embedded::{Embedded, Options};
 pub use entry::{Change, Entry, Event, Revision};
+pub use memory::Memory;

@@ -1,29 +1,37 @@
 //! The store contract, engine by engine. A new engine adds one line to
 //! `engines!`; what only the embedded file can do is tested in `embedded.rs`.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
 use std::sync::Arc;
 
-use store::{Change, Condition, Embedded, ListRequest, Op, Options, ReadError, Revision};
+use store::{Change, Condition, Embedded, ListRequest, Memory, Op, Options, ReadError, Revision};
 use store::{Store, Watch, WatchError, WriteError};
 
 /// A fresh, empty store; the guard keeps its surroundings alive. `history` is
 /// the wanted window in changes.
 struct Fixture {
     store: Arc<dyn Store>,
-    _surroundings: tempfile::TempDir,
+    _surroundings: Option<tempfile::TempDir>,
 }
 
 fn embedded(history: usize) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let options = Options { history_per_topic_max: history, ..Options::default() };
     let store = Embedded::open(&dir.path().join("state.redb"), options).unwrap();
-    Fixture { store: Arc::new(store), _surroundings: dir }
+    Fixture { store: Arc::new(store), _surroundings: Some(dir) }
+}
+
+fn memory(history: usize) -> Fixture {
+    Fixture { store: Arc::new(Memory::new(history)), _surroundings: None }
 }
 
 macro_rules! engines {
     ($($case:ident),* $(,)?) => {
         mod embedded_engine {
             $(#[tokio::test] async fn $case() { super::$case(super::embedded(64)).await; })*
+        }
+        mod memory_engine {
+            $(#[tokio::test] async fn $case() { super::$case(super::memory(64)).await; })*
         }
     };
 }
@@ -38,6 +46,7 @@ engines!(
     lists_at_a_past_revision_show_that_moment,
     lists_at_compacted_or_future_revisions_fail,
     a_watch_sees_each_change_once_and_in_order,
+    a_closed_store_ends_its_watches,
     a_watch_from_the_past_replays,
     a_watch_below_a_short_prefix_merges_kinds_in_order,
     a_watch_from_a_future_revision_fails,
@@ -198,6 +207,14 @@ async fn a_watch_sees_each_change_once_and_in_order(fixture: Fixture) {
     put(store, A, "2").await;
     remove(store, A).await;
     assert_eq!(collect(&mut *watch, 3).await, ["1 +1", "4 1>2", "5 -2"]);
+}
+
+async fn a_closed_store_ends_its_watches(fixture: Fixture) {
+    let mut watch = fixture.store.watch("/registry/pods/", Revision(0)).await.unwrap();
+    put(&*fixture.store, A, "1").await;
+    drop(fixture);
+    assert_eq!(collect(&mut *watch, 1).await, ["1 +1"]);
+    assert!(matches!(watch.next().await, Err(WatchError::Unavailable { .. })));
 }
 
 async fn a_watch_from_the_past_replays(fixture: Fixture) {

@@ -1,5 +1,6 @@
 //! What only the embedded file can show: reopening, damage, formats, shared
 //! commits, and that a kill -9 loses nothing that was acknowledged.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -34,6 +35,21 @@ async fn reopening_keeps_entries_and_the_revision_even_after_deletes() {
     assert!(matches!(store.watch("/", Revision(2)).await, Err(WatchError::Compacted { .. })));
     assert!(store.watch("/", Revision(3)).await.is_ok());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn history_is_bounded_in_bytes_and_keeps_the_newest_change() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { history_bytes_per_topic_max: 10_000, ..Options::default() };
+    let store = Embedded::open(&dir.path().join("state.redb"), options).unwrap();
+    for i in 0..10 {
+        store.write(vec![Op::create(format!("/registry/pods/{i}"), "x".repeat(1000))]).await.unwrap();
+    }
+    assert!(matches!(store.watch("/registry/pods/", Revision(5)).await, Err(WatchError::Compacted { .. })));
+    let mut watch = store.watch("/registry/pods/", Revision(6)).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().events.len(), 4);
+    store.write(vec![Op::create("/registry/pods/large", "x".repeat(50_000))]).await.unwrap();
+    assert_eq!(watch.next().await.unwrap().events.len(), 1, "a change larger than the window is still seen");
 }
 
 #[tokio::test]
@@ -72,8 +88,10 @@ async fn damage_is_reported_not_read() {
     let at = intact.windows(9).position(|window| window == b"precious-").unwrap();
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.write_all_at(b"PRECIOUS-", at as u64).unwrap();
-    let error = Embedded::open(&path, Options::default()).unwrap_err();
-    assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
+    for start in ["first", "second"] {
+        let error = Embedded::open(&path, Options::default()).expect_err(start);
+        assert!(matches!(error, OpenError::Damaged { .. }), "{start}: {error}");
+    }
 
     std::fs::write(&path, &intact[..intact.len() / 2]).unwrap();
     let error = Embedded::open(&path, Options::default()).unwrap_err();

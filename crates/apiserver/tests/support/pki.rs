@@ -1,4 +1,5 @@
 //! A throw-away certificate authority for tests and the example server.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 #![allow(dead_code, reason = "each user needs a part of it")]
 
 use std::sync::Arc;

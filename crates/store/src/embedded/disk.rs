@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
 
-use super::cache::Image;
+use crate::cache::Image;
 use crate::{Entry, OpenError, Revision};
 
 /// Key → created, modified, value.

@@ -2,14 +2,14 @@
 //! the state it leaves behind, commits all of them with one fsync, publishes,
 //! answers.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, RwLock};
+use std::sync::RwLock;
 
 use tokio::sync::{mpsc, oneshot};
 
-use super::cache::Cache;
 use super::disk::Disk;
-use crate::{Change, Condition, Entry, Op, Revision, WriteError};
+use crate::cache::{self, Cache};
+use crate::pending::Pending;
+use crate::{Op, Revision, WriteError};
 
 /// One batch on its way to disk.
 #[derive(Debug)]
@@ -45,8 +45,8 @@ fn refuse(group: Vec<Submission>, detail: &str) {
 }
 
 fn commit(disk: &Disk, cache: &RwLock<Cache>, group: Vec<Submission>) -> Result<(), String> {
-    let start = super::read(cache).revision();
-    let mut pending = Pending { cache, revision: start, overlay: BTreeMap::new() };
+    let mut pending = Pending::new(cache);
+    let start = pending.revision;
     let mut accepted = Vec::with_capacity(group.len());
     for Submission { batch, answer } in group {
         match pending.apply(batch) {
@@ -68,7 +68,7 @@ fn commit(disk: &Disk, cache: &RwLock<Cache>, group: Vec<Submission>) -> Result<
     }
     let mut answers = Vec::with_capacity(accepted.len());
     {
-        let mut cache = cache.write().expect("never poisoned, see read()");
+        let mut cache = cache::write(cache);
         for (revision, changes, answer) in accepted {
             cache.publish(revision, changes);
             answers.push((revision, answer));
@@ -80,62 +80,4 @@ fn commit(disk: &Disk, cache: &RwLock<Cache>, group: Vec<Submission>) -> Result<
         let _ = answer.send(Ok(revision));
     }
     Ok(())
-}
-
-/// The state as it will be once the group is on disk.
-struct Pending<'a> {
-    cache: &'a RwLock<Cache>,
-    revision: Revision,
-    overlay: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
-}
-
-impl Pending<'_> {
-    fn current(&self, key: &str) -> Option<Arc<Entry>> {
-        match self.overlay.get(key) {
-            Some(pending) => pending.clone(),
-            None => super::read(self.cache).get(key),
-        }
-    }
-
-    fn apply(&mut self, batch: Vec<Op>) -> Result<Vec<Change>, WriteError> {
-        let mut before = Vec::with_capacity(batch.len());
-        for (index, op) in batch.iter().enumerate() {
-            let current = self.current(&op.key);
-            if !holds(op.condition, current.as_deref()) {
-                return Err(WriteError::Conflict { index, key: Arc::clone(&op.key), current });
-            }
-            before.push(current);
-        }
-        let revision = self.revision.next();
-        let changes: Vec<_> =
-            batch.into_iter().zip(before).filter_map(|(op, before)| change(op, before, revision)).collect();
-        self.revision = revision;
-        for change in &changes {
-            let (key, entry) = match change {
-                Change::Created(now) | Change::Updated { now, .. } => (&now.key, Some(Arc::clone(now))),
-                Change::Deleted { before } => (&before.key, None),
-            };
-            self.overlay.insert(Arc::clone(key), entry);
-        }
-        Ok(changes)
-    }
-}
-
-fn holds(condition: Condition, current: Option<&Entry>) -> bool {
-    match (condition, current) {
-        (Condition::Absent, current) => current.is_none(),
-        (Condition::Unchanged(seen), Some(current)) => current.modified == seen,
-        (Condition::Unchanged(_), None) => false,
-    }
-}
-
-fn change(op: Op, before: Option<Arc<Entry>>, revision: Revision) -> Option<Change> {
-    let created = before.as_ref().map_or(revision, |before| before.created);
-    let now = op.value.map(|value| Arc::new(Entry::new(op.key, value, created, revision)));
-    match (before, now) {
-        (None, Some(now)) => Some(Change::Created(now)),
-        (Some(before), Some(now)) => Some(Change::Updated { before, now }),
-        (Some(before), None) => Some(Change::Deleted { before }),
-        (None, None) => None,
-    }
 }

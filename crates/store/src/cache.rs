@@ -6,11 +6,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
 use crate::{Change, Delivery, Entry, Event, ListRequest, Listing, ReadError, Revision, WatchError};
+
+pub(crate) fn read(cache: &RwLock<Cache>) -> RwLockReadGuard<'_, Cache> {
+    cache.read().expect("the cache is never poisoned: writers check before they change it")
+}
+
+pub(crate) fn write(cache: &RwLock<Cache>) -> RwLockWriteGuard<'_, Cache> {
+    cache.write().expect("the cache is never poisoned: writers check before they change it")
+}
 
 /// What wakes a watcher.
 #[derive(Debug, Clone, Copy)]
@@ -36,12 +44,14 @@ pub(crate) struct Cache {
     forgotten: Revision,
     topics: BTreeMap<Box<str>, Topic>,
     any_topic: watch::Sender<Signal>,
-    history_per_topic_max: usize,
+    window: Window,
 }
 
 #[derive(Debug)]
 struct Topic {
     events: VecDeque<Arc<Event>>,
+    /// Their cost.
+    bytes: usize,
     /// Changes up to here are no longer in `events`.
     forgotten: Revision,
     signal: watch::Sender<Signal>,
@@ -49,7 +59,7 @@ struct Topic {
 
 impl Topic {
     fn new(forgotten: Revision) -> Self {
-        Self { events: VecDeque::new(), forgotten, signal: watch::Sender::new(Signal::Written) }
+        Self { events: VecDeque::new(), bytes: 0, forgotten, signal: watch::Sender::new(Signal::Written) }
     }
 
     fn since(&self, after: Revision) -> impl DoubleEndedIterator<Item = &Arc<Event>> {
@@ -57,17 +67,41 @@ impl Topic {
         self.events.range(start..)
     }
 
-    /// The last revision that fits into the window goes with all its events:
-    /// half a revision would be a silent gap.
-    fn trim(&mut self, events_max: usize) {
-        while self.events.len() > events_max {
-            let Some(oldest) = self.events.pop_front() else { return };
-            self.forgotten = oldest.revision;
-            while self.events.front().is_some_and(|event| event.revision == oldest.revision) {
-                self.events.pop_front();
-            }
+    fn push(&mut self, event: Arc<Event>, window: Window) {
+        self.bytes += cost(&event);
+        self.events.push_back(event);
+        while (self.events.len() > window.events_max || self.bytes > window.bytes_max) && self.spans_revisions() {
+            self.forget_oldest();
         }
     }
+
+    /// The newest revision always stays, however large it is.
+    fn spans_revisions(&self) -> bool {
+        self.events.front().map(|event| event.revision) != self.events.back().map(|event| event.revision)
+    }
+
+    /// A revision goes with all its events: half of one would be a silent gap.
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.events.front().map(|event| event.revision) else { return };
+        while let Some(event) = self.events.pop_front_if(|event| event.revision == oldest) {
+            self.bytes -= cost(&event);
+        }
+        self.forgotten = oldest;
+    }
+}
+
+/// How much history a topic keeps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    pub(crate) events_max: usize,
+    pub(crate) bytes_max: usize,
+}
+
+/// What an event keeps in memory, roughly: its own value, and as much again
+/// for what watchers derive from it.
+fn cost(event: &Event) -> usize {
+    let value = event.now().or(event.before()).map_or(0, |entry| entry.value.len());
+    256 + 2 * value
 }
 
 /// `/registry/pods/` of `/registry/pods/default/a`: the part of a key up to
@@ -78,14 +112,14 @@ fn topic_of(key: &str) -> Option<&str> {
 }
 
 impl Cache {
-    pub(crate) fn new(image: Image, history_per_topic_max: usize) -> Self {
+    pub(crate) fn new(image: Image, window: Window) -> Self {
         Self {
             entries: image.entries,
             revision: image.revision,
             forgotten: image.revision,
             topics: BTreeMap::new(),
             any_topic: watch::Sender::new(Signal::Written),
-            history_per_topic_max,
+            window,
         }
     }
 
@@ -229,11 +263,9 @@ impl Cache {
                 }
             }
             let event = Arc::new(Event::new(revision, change));
-            let events_max = self.history_per_topic_max;
+            let window = self.window;
             let name = topic_of(event.key()).unwrap_or(event.key()).to_owned();
-            let topic = self.topic(&name);
-            topic.events.push_back(event);
-            topic.trim(events_max);
+            self.topic(&name).push(event, window);
         }
     }
 
@@ -254,7 +286,8 @@ impl Cache {
         self.forgotten = self.forgotten.max(through);
         for topic in self.topics.values_mut() {
             let kept = topic.events.partition_point(|event| event.revision <= through);
-            topic.events.drain(..kept);
+            let forgotten: usize = topic.events.drain(..kept).map(|event| cost(&event)).sum();
+            topic.bytes -= forgotten;
             topic.forgotten = topic.forgotten.max(through);
         }
         Ok(())
