@@ -22,6 +22,8 @@ mod limits;
 mod read;
 mod reference;
 mod tarball;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -81,7 +83,11 @@ impl Images {
         }
 
         let lock = self.index.lock()?;
-        self.unpack_layers(&incoming, &lock)?;
+        if let Err(err) = self.unpack_layers(&incoming, &lock) {
+            // A hostile layer may have filled the disk.
+            self.empty_scratch(&lock)?;
+            return Err(err);
+        }
         let mut index = Index::clone(&*self.index.current()?);
         for image in &incoming {
             index.insert(&image.id, record(image));

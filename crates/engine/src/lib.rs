@@ -1,5 +1,42 @@
-//! The embedded runtime behind the `cri` contract.
+//! The embedded runtime behind the `cri` contract: real, isolated containers
+//! with nothing installed.
+//!
+//! Each pod has a monitor process of its own (crate `shim`) that outlives this
+//! one; what must not be lost is on disk before anyone is told. Never: pod
+//! semantics (restarts, probes, phases).
+//!
+//! Read in this order: `engine` (open, recover, destroy), `sandbox` and
+//! `container` (the verbs), `table` (what is known), `launch` (what a
+//! container becomes), then the machinery below.
+//!
+//! ```no_run
+//! # async fn example(config: engine::Config) -> Result<(), Box<dyn std::error::Error>> {
+//! use cri::Runtime;
+//! let ids = ambient::Ids::new(ambient::Rng::from_os());
+//! let engine = engine::Engine::open(config, ambient::Clock::system(), ids).await?;
+//! println!("{} sandboxes were here already", engine.sandboxes(None).await?.len());
+//! # Ok(())
+//! # }
+//! ```
+
+mod cgroups;
+mod config;
+mod container;
+mod engine;
+mod etc;
+mod launch;
+mod records;
+mod recovery;
+mod sandbox;
+mod shim_client;
+mod signals;
+#[allow(unsafe_code)]
+mod sys;
+mod table;
 
 pub mod images;
 pub mod network;
 pub mod rootfs;
+
+pub use config::{Config, EngineError};
+pub use engine::Engine;

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cri::SandboxId;
 use sha2::{Digest, Sha256};
-use tokio::sync::RwLock;
+use tokio::sync::Mutex as AsyncMutex;
 
 use addresses::Addresses;
 use links::Links;
@@ -75,9 +75,8 @@ pub struct Network {
     range: Range,
     addresses: Arc<Mutex<Addresses>>,
     links: Links,
-    /// Index of the bridge once it is known to be there. Attaching reads it;
-    /// whoever removes many interfaces at once writes.
-    bridge: RwLock<Option<u32>>,
+    /// Index of the bridge once it is known to be there.
+    bridge: AsyncMutex<Option<u32>>,
 }
 
 impl Network {
@@ -89,7 +88,7 @@ impl Network {
         check_bridge_name(&config.bridge)?;
         let addresses = Addresses::open(&config.state_dir, range)?;
         let links = Links::open()?;
-        Ok(Network { config, range, addresses: Arc::new(Mutex::new(addresses)), links, bridge: RwLock::new(None) })
+        Ok(Network { config, range, addresses: Arc::new(Mutex::new(addresses)), links, bridge: AsyncMutex::new(None) })
     }
 
     pub fn gateway(&self) -> Ipv4Addr {
@@ -102,10 +101,13 @@ impl Network {
     pub async fn attach(&self, sandbox: &SandboxId, netns: &Path) -> Result<Attachment, NetworkError> {
         let namespace_failed = |source| NetworkError::Namespace { path: netns.to_owned(), source };
         let namespace = File::open(netns).map_err(namespace_failed)?;
-        let address = self.allocate(sandbox).await?;
+        let holder = sandbox.clone();
+        let address = self.with_addresses(move |addresses| addresses.allocate(&holder)).await?;
         let connected = self.connect(sandbox, address, netns, &namespace).await;
-        if connected.is_err() {
-            self.detach(sandbox).await?;
+        if connected.is_err()
+            && let Err(err) = self.detach(sandbox).await
+        {
+            tracing::warn!(%sandbox, %err, "failed attach left something behind until the next reconciliation");
         }
         connected
     }
@@ -114,32 +116,28 @@ impl Network {
     pub async fn detach(&self, sandbox: &SandboxId) -> Result<(), NetworkError> {
         // The address last: it must not be given on while the old interface answers.
         self.links.remove(&self.host_interface(sandbox)).await?;
-        self.with_addresses(|addresses| addresses.free(sandbox))
+        let sandbox = sandbox.clone();
+        self.with_addresses(move |addresses| addresses.free(&sandbox)).await
     }
 
     /// Frees what belongs to none of the `known` sandboxes. For the start of
     /// the engine, before the first `attach`.
     pub async fn reconcile(&self, known: &[SandboxId]) -> Result<(), NetworkError> {
-        let bridge = self.bridge.write().await;
         let keep: Vec<String> = known.iter().map(|sandbox| self.host_interface(sandbox)).collect();
         self.remove_ports(|name| !keep.iter().any(|kept| kept == name)).await?;
-        let holders = self.with_addresses(|addresses| Ok(addresses.holders()))?;
-        for sandbox in holders.iter().filter(|holder| !known.contains(holder)) {
-            self.with_addresses(|addresses| addresses.free(sandbox))?;
-        }
-        drop(bridge);
-        Ok(())
+        let known = known.to_vec();
+        self.with_addresses(move |addresses| addresses.free_all_but(&known)).await
     }
 
     /// Removes every trace of the instance: interfaces, bridge, addresses.
     pub async fn destroy(&self) -> Result<(), NetworkError> {
-        let mut bridge = self.bridge.write().await;
+        let mut bridge = self.bridge.lock().await;
         *bridge = None;
         self.remove_ports(|_| true).await?;
         if self.links.find_bridge(&self.config.bridge).await?.is_some() {
             self.links.remove(&self.config.bridge).await?;
         }
-        self.with_addresses(Addresses::clear)
+        self.with_addresses(Addresses::clear).await
     }
 
     async fn remove_ports(&self, is_doomed: impl Fn(&str) -> bool) -> Result<(), NetworkError> {
@@ -152,23 +150,16 @@ impl Network {
         Ok(())
     }
 
-    /// Off the async threads: it waits for the disk.
-    async fn allocate(&self, sandbox: &SandboxId) -> Result<Ipv4Addr, NetworkError> {
-        let addresses = self.addresses.clone();
-        let sandbox = sandbox.clone();
-        let allocating = tokio::task::spawn_blocking(move || {
-            addresses.lock().unwrap_or_else(PoisonError::into_inner).allocate(&sandbox)
-        });
-        allocating
-            .await
-            .map_err(|err| NetworkError::State { path: self.config.state_dir.clone(), source: io::Error::other(err) })?
-    }
-
-    fn with_addresses<T>(
+    /// Off the async threads: it may wait for the disk.
+    async fn with_addresses<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&mut Addresses) -> Result<T, NetworkError>,
+        act: impl FnOnce(&mut Addresses) -> Result<T, NetworkError> + Send + 'static,
     ) -> Result<T, NetworkError> {
-        act(&mut self.addresses.lock().unwrap_or_else(PoisonError::into_inner))
+        let addresses = self.addresses.clone();
+        let acting =
+            tokio::task::spawn_blocking(move || act(&mut addresses.lock().unwrap_or_else(PoisonError::into_inner)));
+        let path = &self.config.state_dir;
+        acting.await.map_err(|err| NetworkError::State { path: path.clone(), source: io::Error::other(err) })?
     }
 
     async fn connect(
@@ -189,13 +180,13 @@ impl Network {
         match self.links.add_pair(&pair, bridge).await {
             // Someone took the bridge away since we last looked.
             Err(err) if links::is_missing(&err) => {
-                *self.bridge.write().await = None;
+                *self.bridge.lock().await = None;
                 let bridge = self.ensure_bridge().await?;
                 self.links.add_pair(&pair, bridge).await?;
             }
             outcome => outcome?,
         }
-        let inside = Links::open_inside(netns, namespace)?;
+        let inside = Links::open_inside(netns, namespace).await?;
         inside
             .configure(links::Endpoint {
                 address,
@@ -212,10 +203,7 @@ impl Network {
     }
 
     async fn ensure_bridge(&self) -> Result<u32, NetworkError> {
-        if let Some(index) = *self.bridge.read().await {
-            return Ok(index);
-        }
-        let mut bridge = self.bridge.write().await;
+        let mut bridge = self.bridge.lock().await;
         if let Some(index) = *bridge {
             return Ok(index);
         }

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use ambient::{Mono, Now};
+use objects::reasons::waiting;
 
 use crate::action::PullPolicy;
 use crate::backoff::{Curve, Delays, Hold};
@@ -16,7 +17,6 @@ use crate::spec::ContainerSpec;
 use crate::state::PodState;
 use crate::text;
 use crate::view::Waiting;
-use objects::reasons::waiting;
 
 /// LC-177: in memory only; an agent restart forgets it.
 #[derive(Debug, Clone, PartialEq)]

@@ -100,12 +100,16 @@ impl Basis<'_> {
                 Some(_) => {}
             }
         }
-        match self.view.phase {
-            Phase::Succeeded if names.unknown.is_empty() => Verdict::no(condition::POD_COMPLETED, String::new()),
-            Phase::Failed => Verdict::no(condition::POD_FAILED, String::new()),
-            _ if names.is_empty() => Verdict::plain(true),
-            _ => Verdict::no(condition::CONTAINERS_NOT_READY, names.message("unready")),
+        if self.view.phase == Phase::Succeeded && names.unknown.is_empty() {
+            return Verdict::no(condition::POD_COMPLETED, String::new());
         }
+        if self.view.phase == Phase::Failed {
+            return Verdict::no(condition::POD_FAILED, String::new());
+        }
+        if names.is_empty() {
+            return Verdict::plain(true);
+        }
+        Verdict::no(condition::CONTAINERS_NOT_READY, names.message("unready"))
     }
 
     /// LC-117, LC-119: containers first, then the gates.
@@ -180,3 +184,6 @@ pub(crate) fn mark_started_and_ready(view: &mut ContainerView, role: Role) {
         Role::Sidecar | Role::App => view.is_started,
     };
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,7 +27,7 @@ impl Containers<'_> {
         let prior = self.state.shown.container(&container.name);
         let mut instances = self.seen.instances_of(&container.name);
         let mut view = match instances.next() {
-            Some(newest) => self.from_instances(container, newest, instances.next(), prior),
+            Some(newest) => self.with_instances(container, newest, instances.next(), prior),
             None => self.without_instance(container, prior),
         };
         self.apply_failure(container, &mut view);
@@ -73,7 +73,7 @@ impl Containers<'_> {
     }
 
     /// LC-066: the newest gives the state, the second newest the last state.
-    fn from_instances(
+    fn with_instances(
         &self,
         container: &ContainerSpec,
         newest: &Instance,

@@ -3,49 +3,71 @@
 //!
 //! Never: decides what happens; only how it is put.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use objects::reasons::{condition, event, terminated, waiting};
+
 use crate::action::{Action, Cause, PullPolicy};
-use crate::fact::{Fact, ImageUse, Observation, Outcome, StartStage};
+use crate::fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
 use crate::start::Course;
 use crate::state::{Note, PodState, Severity, Stage};
 use crate::text;
-use crate::view::{ContainerView, Termination, View};
-use objects::reasons::{event, terminated, waiting};
+use crate::view::{ContainerView, Shown, Termination, View};
 
 /// A fact in words, for causes.
-pub(crate) fn describe(fact: &Fact, before: Option<&Observation>) -> String {
-    match fact {
-        Fact::PodChanged(_) => "the pod object changed".to_owned(),
-        Fact::PodGone => "the pod object is gone".to_owned(),
-        Fact::Observed(seen) => describe_observation(seen, before),
-        Fact::Begun(action) => format!("began to {}", describe_action(action)),
-        Fact::Ended(action, outcome) => match outcome {
-            Outcome::Done | Outcome::Image(_) => format!("done: {}", describe_action(action)),
-            Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
+pub(crate) struct Because {
+    general: String,
+    /// What an observation says about single containers.
+    by_container: BTreeMap<String, String>,
+}
+
+impl Because {
+    pub(crate) fn of(fact: &Fact, before: Option<&Observation>) -> Self {
+        let mut by_container = BTreeMap::new();
+        let general = match fact {
+            Fact::PodChanged(_) => "the pod object changed".to_owned(),
+            Fact::PodGone => "the pod object is gone".to_owned(),
+            Fact::Observed(seen) => {
+                by_container = changed_containers(seen, before);
+                by_container.values().next().cloned().unwrap_or_else(|| "the runtime was observed".to_owned())
+            }
+            Fact::Begun(action) => format!("began to {}", describe_action(action)),
+            Fact::Ended(action, Outcome::Done | Outcome::Image(_)) => format!("did {}", describe_action(action)),
+            Fact::Ended(action, Outcome::NoImage { message, .. })
+            | Fact::Ended(action, Outcome::NotStarted { message, .. })
+            | Fact::Ended(action, Outcome::Failed(message)) => {
                 format!("failed to {}: {message}", describe_action(action))
             }
-        },
+        };
+        Self { general, by_container }
+    }
+
+    fn about(&self, container: &str) -> &str {
+        self.by_container.get(container).unwrap_or(&self.general)
     }
 }
 
-/// The first difference to the last look says it best.
-fn describe_observation(seen: &Observation, before: Option<&Observation>) -> String {
-    let old = |id: &str| before.and_then(|before| before.instance(id));
+/// The newest instance of each container that is not as it was.
+fn changed_containers(seen: &Observation, before: Option<&Observation>) -> BTreeMap<String, String> {
+    let was = |id: &str| before.and_then(|before| before.instance(id)).map(|old| &old.state);
+    let mut changed = BTreeMap::new();
     for instance in &seen.instances {
-        if old(&instance.id).is_some_and(|old| old.state == instance.state) {
-            continue;
+        let is_newest = seen.newest_of(&instance.name).is_some_and(|newest| newest.id == instance.id);
+        if is_newest && was(&instance.id) != Some(&instance.state) {
+            changed.insert(instance.name.clone(), describe_instance(instance));
         }
-        return match instance.exit() {
-            Some(exit) => format!("container {} exited with code {}", instance.name, exit.code),
-            None if instance.is_running() => format!("container {} runs", instance.name),
-            None => format!("container {} was seen", instance.name),
-        };
     }
-    if before.is_some_and(|before| before.sandboxes != seen.sandboxes) {
-        return "the sandbox changed".to_owned();
+    changed
+}
+
+fn describe_instance(instance: &Instance) -> String {
+    match &instance.state {
+        InstanceState::Created => format!("container {} was created", instance.name),
+        InstanceState::Running { .. } => format!("container {} runs", instance.name),
+        InstanceState::Exited { code, .. } => format!("container {} exited with code {code}", instance.name),
+        InstanceState::Unknown => format!("container {} is in an unknown state", instance.name),
     }
-    "the runtime was observed".to_owned()
 }
 
 fn describe_action(action: &Action) -> String {
@@ -66,19 +88,18 @@ fn describe_action(action: &Action) -> String {
 
 impl PodState {
     pub(crate) fn note_begun(&mut self, action: &Action) {
-        match action {
-            // Whether another policy pulls at all is known when it ended.
-            Action::PullImage { container, image, policy: PullPolicy::Always } => {
-                let message = format!("Pulling image {image:?}");
-                self.event(Severity::Normal, event::PULLING, message, Some(container));
-            }
-            // LC-291: once per instance; a re-armed kill is the same kill.
-            Action::KillContainer { container, id, .. } if !self.kills.contains_key(id) => {
-                let own = self.unwanted(id).map(|unwanted| unwanted.message);
-                let message = own.unwrap_or_else(|| format!("Stopping container {container}"));
-                self.event(Severity::Normal, event::KILLING, message, Some(container));
-            }
-            _ => {}
+        // Whether another policy pulls at all is known when it ended.
+        if let Action::PullImage { container, image, policy: PullPolicy::Always } = action {
+            let message = format!("Pulling image {image:?}");
+            self.event(Severity::Normal, event::PULLING, message, Some(container));
+        }
+        // LC-291: once per instance; a re-armed kill is the same kill.
+        if let Action::KillContainer { container, id, .. } = action
+            && !self.kills.contains_key(id)
+        {
+            let own = self.unwanted(id).map(|unwanted| unwanted.message);
+            let message = own.unwrap_or_else(|| format!("Stopping container {container}"));
+            self.event(Severity::Normal, event::KILLING, message, Some(container));
         }
     }
 
@@ -178,26 +199,28 @@ impl PodState {
     }
 
     /// Tells every difference between the last view and `self.shown`.
-    pub(crate) fn note_changes(&mut self, before: &View, because: &str) {
+    pub(crate) fn note_changes(&mut self, before: &View, because: &Because) {
         let after = self.shown.clone();
         for view in after.init.iter().chain(&after.apps) {
             let old = before.container(&view.name);
             self.note_exit(old, view);
             let words = |view: &ContainerView| format!("{} rc={}", view.state, view.restart_count);
-            if old.map(words) != Some(words(view)) {
-                let was = old.map_or_else(|| "none".to_owned(), words);
-                self.transition("LC-066", format!("container {}: {was} → {}", view.name, words(view)), because);
+            let was = old.map_or_else(|| "none".to_owned(), words);
+            if was != words(view) {
+                let what = format!("container {}: {was} → {}", view.name, words(view));
+                self.transition(container_rule(&view.state), what, because.about(&view.name));
             }
         }
         if before.phase != after.phase {
+            let rule = if after.phase.is_terminal() { "LC-049" } else { "LC-039" };
             let what = format!("phase: {} → {}", before.phase.as_str(), after.phase.as_str());
-            self.transition("LC-039", what, because);
+            self.transition(rule, what, &because.general);
         }
         for condition in &after.conditions {
             let was = before.condition(&condition.kind).map_or("none", |old| old.status.as_str());
             if was != condition.status.as_str() {
                 let what = format!("{}: {was} → {}", condition.kind, condition.status.as_str());
-                self.transition("LC-103", what, because);
+                self.transition(condition_rule(&condition.kind), what, &because.general);
             }
         }
     }
@@ -211,16 +234,13 @@ impl PodState {
         if !self.rules.exit_events {
             return;
         }
-        for end in after.termination().into_iter().chain(&after.last) {
-            let is_known =
-                |old: &ContainerView| old.termination().into_iter().chain(&old.last).any(|known| known == end);
-            let is_same = |old: &ContainerView| {
-                old.termination().into_iter().chain(&old.last).any(|known| known.id.is_some() && known.id == end.id)
-            };
-            if end.id.is_none() || before.is_some_and(|old| is_known(old) || is_same(old)) {
+        let ends = |view: &ContainerView| view.termination().into_iter().chain(&view.last).cloned().collect::<Vec<_>>();
+        let known = before.map(ends).unwrap_or_default();
+        for end in ends(after) {
+            if end.id.is_none() || known.iter().any(|known| known.id == end.id) {
                 continue;
             }
-            let (severity, reason, message) = exit_event(&after.name, end);
+            let (severity, reason, message) = exit_event(&after.name, &end);
             self.event(severity, reason, message, Some(&after.name));
         }
     }
@@ -237,6 +257,29 @@ impl PodState {
             self.event(Severity::Normal, event::BACK_OFF, message, Some(name));
             self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(name));
         }
+    }
+}
+
+/// The rule that put a container into its state.
+fn container_rule(state: &Shown) -> &'static str {
+    match state {
+        Shown::Waiting(shown) if shown.reason == waiting::CRASH_LOOP_BACK_OFF => "LC-174",
+        Shown::Waiting(shown) if shown.reason == waiting::IMAGE_PULL_BACK_OFF => "LC-181",
+        Shown::Waiting(shown) if shown.reason == waiting::CONTAINER_CREATING => "LC-064",
+        Shown::Waiting(shown) if shown.reason == waiting::POD_INITIALIZING => "LC-064",
+        Shown::Waiting(_) => "LC-068",
+        Shown::Running { .. } | Shown::Terminated(_) => "LC-067",
+    }
+}
+
+fn condition_rule(kind: &str) -> &'static str {
+    match kind {
+        condition::POD_READY_TO_START_CONTAINERS => "LC-107",
+        condition::INITIALIZED => "LC-105",
+        condition::READY => "LC-117",
+        condition::CONTAINERS_READY => "LC-103",
+        condition::POD_SCHEDULED => "LC-113",
+        _ => "LC-099",
     }
 }
 

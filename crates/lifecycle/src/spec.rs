@@ -289,3 +289,6 @@ fn missing(field: &str) -> SpecError {
 fn unsupported(field: &str, value: &str) -> SpecError {
     SpecError { field: field.to_owned(), problem: format!("unsupported value {value:?}") }
 }
+
+#[cfg(test)]
+mod tests;

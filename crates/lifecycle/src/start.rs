@@ -11,6 +11,7 @@ use crate::fact::{Instance, Observation, SandboxSeen};
 use crate::restart::{restarts_after_kill, should_restart};
 use crate::spec::{ContainerSpec, RestartPolicy, Role, spec_hash};
 use crate::state::PodState;
+use crate::view::ContainerView;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Course<'a> {
@@ -92,13 +93,20 @@ impl PodState {
 
     /// LC-070, for a pod that is not terminating.
     pub(crate) fn should_start(&self, container: &ContainerSpec, seen: &Observation) -> bool {
-        let Some(newest) = seen.newest_of(&container.name) else { return true };
+        let Some(newest) = seen.newest_of(&container.name) else { return self.may_run_anew(container) };
         if newest.is_running() {
             return false;
         }
         let Some(exit) = newest.exit() else { return true };
         let is_owed = self.kills.get(&newest.id).is_some_and(|kill| kill.restarts);
         is_owed || should_restart(&self.spec, container, exit.code, &self.rules)
+    }
+
+    /// TC-090: what was shown as ended for good does not run again only because
+    /// its remains are gone.
+    fn may_run_anew(&self, container: &ContainerSpec) -> bool {
+        let ended = self.shown.container(&container.name).and_then(ContainerView::termination);
+        ended.is_none_or(|end| should_restart(&self.spec, container, end.code, &self.rules))
     }
 
     /// LC-075: one more than the newest known instance, else what was shown.

@@ -15,12 +15,13 @@ use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
 use crate::fact::{Fact, Instance, Observation, Outcome};
 use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
+use crate::notes::Because;
 use crate::spec::PodSpec;
 use crate::start::Course;
 use crate::termination::{Cleanup, Kill, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
-use crate::{derive, notes, plan, status};
+use crate::{derive, plan, status};
 
 /// Node-wide settings the rules read.
 #[derive(Debug, Clone, PartialEq)]
@@ -120,7 +121,7 @@ impl PodState {
 
     /// Remembers what happened.
     pub fn absorb(&mut self, fact: Fact, now: Now) {
-        let because = notes::describe(&fact, self.seen.as_ref());
+        let because = Because::of(&fact, self.seen.as_ref());
         match fact {
             Fact::PodChanged(spec) => self.spec = *spec,
             Fact::PodGone => self.is_gone = true,
@@ -210,7 +211,13 @@ impl PodState {
         match action {
             Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
-            _ => {}
+            Action::CreateSandbox { .. }
+            | Action::PullImage { .. }
+            | Action::RemoveContainer { .. }
+            | Action::StopSandbox { .. }
+            | Action::RemoveSandbox { .. }
+            | Action::TearDown
+            | Action::DeleteObject => {}
         }
     }
 
@@ -224,9 +231,10 @@ impl PodState {
                 self.on_start_ended(container, outcome, now);
             }
             (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
-            (Action::KillContainer { id, .. }, _) => {
-                self.work.hold_repetition(action, now.mono);
-                self.on_kill_ended(id);
+            (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
+            // It did not help: wait like after a failure.
+            (Action::CreateSandbox { .. }, _) if !self.has_usable_sandbox() => {
+                self.work.hold_after_failure(action, now.mono);
             }
             (Action::TearDown, _) => self.on_torn_down(),
             (Action::DeleteObject, _) => self.on_object_deleted(),
@@ -267,7 +275,7 @@ impl PodState {
     }
 
     /// The new view becomes the last one; differences are told.
-    fn settle(&mut self, view: View, because: &str) {
+    fn settle(&mut self, view: View, because: &Because) {
         let before = std::mem::replace(&mut self.shown, view);
         self.note_changes(&before, because);
         if let Stage::Terminated(cleanup) = &mut self.stage {

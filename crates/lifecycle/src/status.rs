@@ -219,3 +219,6 @@ fn word(text: &str) -> Option<String> {
 fn list<T>(items: Vec<T>) -> Option<Vec<T>> {
     (!items.is_empty()).then_some(items)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,53 @@
-//! Placeholder until its first module lands.
+//! The monitor process beside each pod: starts the pod's containers, reaps
+//! them, writes their logs and their exit records.
+//!
+//! It is a re-exec of the same binary, synchronous and single-threaded (it
+//! forks Rust code, which only a single-threaded process may do). It holds the
+//! pod's network, IPC and UTS namespaces and outlives the agent.
+//! Never: async, policy, other crates of ours.
+//!
+//! Read in this order: `wire` (what the engine asks), `server` (the loop),
+//! `container` (one container's life), `builder` (how one is made), `executor`
+//! (the last steps before its program runs).
+//!
+//! ```no_run
+//! // Before anything else of the program starts:
+//! let mut args = std::env::args_os().skip(1);
+//! if args.next().is_some_and(|verb| verb == shim::VERB) {
+//!     shim::main(args);
+//! }
+//! ```
+
+pub mod record;
+pub mod wire;
+
+mod builder;
+mod cgroup;
+mod container;
+mod executor;
+mod inroot;
+mod log;
+mod seccomp;
+mod server;
+mod spec;
+mod sys;
+
+use std::ffi::OsString;
+
+/// The hidden command under which the binary becomes a shim.
+pub const VERB: &str = "shim";
+
+/// Runs the shim until its sandbox is shut down. The listening socket is
+/// standard input; what to do comes over it.
+///
+/// `args` are for whoever reads the process list: the sandbox's id.
+pub fn main(_args: impl Iterator<Item = OsString>) -> ! {
+    let code = match server::run() {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("shim: {error}");
+            1
+        }
+    };
+    std::process::exit(code)
+}

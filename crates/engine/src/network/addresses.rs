@@ -74,8 +74,9 @@ impl Addresses {
         Ok(())
     }
 
-    pub(super) fn holders(&self) -> Vec<SandboxId> {
-        self.table.by_sandbox.keys().cloned().collect()
+    pub(super) fn free_all_but(&mut self, known: &[SandboxId]) -> Result<(), NetworkError> {
+        let holders: Vec<SandboxId> = self.table.by_sandbox.keys().cloned().collect();
+        holders.iter().filter(|holder| !known.contains(holder)).try_for_each(|holder| self.free(holder))
     }
 
     pub(super) fn clear(&mut self) -> Result<(), NetworkError> {

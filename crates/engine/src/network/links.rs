@@ -13,12 +13,18 @@ use rtnetlink::sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
 use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tokio::sync::oneshot;
 
 use super::NetworkError;
 
 /// A netlink connection; it belongs to the namespace it was opened in, for ever.
+///
+/// The kernel does what a message asks for while the message is being sent,
+/// and some of it takes tens of milliseconds. So each connection has a thread
+/// of its own; on the threads of the async runtime it would stall other tasks.
 pub(super) struct Links {
     handle: Handle,
+    namespace: File,
 }
 
 /// A veth pair to be made.
@@ -41,32 +47,23 @@ pub(super) struct Endpoint {
 impl Links {
     /// In the calling thread's namespace.
     pub(super) fn open() -> Result<Links, NetworkError> {
-        let socket = TokioSocket::new(NETLINK_ROUTE).map_err(no_netlink)?;
-        Ok(Links::over(socket))
-    }
-
-    /// In another namespace. A namespace belongs to a thread and a socket
-    /// keeps the one it was born in: a thread goes there, opens the socket and
-    /// ends, so that no other task ever runs on a thread gone astray.
-    pub(super) fn open_inside(path: &Path, namespace: &File) -> Result<Links, NetworkError> {
+        let path = Path::new("/proc/thread-self/ns/net");
         let failed = |source| NetworkError::Namespace { path: path.to_owned(), source };
-        let runtime = tokio::runtime::Handle::current();
-        let namespace = namespace.try_clone().map_err(failed)?;
-        let opener = std::thread::Builder::new().name("netns".to_owned()).spawn(move || -> io::Result<TokioSocket> {
-            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
-            let _context = runtime.enter();
-            TokioSocket::new(NETLINK_ROUTE)
-        });
-        let opened = opener.map_err(failed)?.join();
-        let socket = opened.unwrap_or_else(|_| Err(io::Error::other("thread panicked"))).map_err(failed)?;
-        Ok(Links::over(socket))
+        let namespace = File::open(path).map_err(failed)?;
+        let (report, opened) = std::sync::mpsc::sync_channel(1);
+        start(namespace.try_clone().map_err(failed)?, move |handle| drop(report.send(handle))).map_err(failed)?;
+        let handle = opened.recv().unwrap_or_else(|_| Err(thread_died())).map_err(failed)?;
+        Ok(Links { handle, namespace })
     }
 
-    /// The task that moves messages ends with the last handle.
-    fn over(socket: TokioSocket) -> Links {
-        let (connection, handle, _) = rtnetlink::from_socket(socket);
-        tokio::spawn(connection);
-        Links { handle }
+    /// In another namespace.
+    pub(super) async fn open_inside(path: &Path, namespace: &File) -> Result<Links, NetworkError> {
+        let failed = |source| NetworkError::Namespace { path: path.to_owned(), source };
+        let namespace = namespace.try_clone().map_err(failed)?;
+        let (report, opened) = oneshot::channel();
+        start(namespace.try_clone().map_err(failed)?, move |handle| drop(report.send(handle))).map_err(failed)?;
+        let handle = opened.await.unwrap_or_else(|_| Err(thread_died())).map_err(failed)?;
+        Ok(Links { handle, namespace })
     }
 
     /// Index of the bridge, made or found.
@@ -81,8 +78,7 @@ impl Links {
             }
         }
         let index = self.find_bridge(name).await?.ok_or_else(|| NetworkError::NameTaken { name: name.to_owned() })?;
-        let up = LinkUnspec::new_with_index(index).up().build();
-        self.handle.link().set(up).execute().await.map_err(failed(name, "set up"))?;
+        self.set_up(name, index).await?;
         Ok(index)
     }
 
@@ -129,8 +125,8 @@ impl Links {
         Ok(())
     }
 
-    /// Makes the pair in one step: one end up and in the bridge, the other up
-    /// as `eth0` in its namespace. What is left of an earlier try goes first.
+    /// Makes the pair in one step: one end up and in the bridge, the other
+    /// still down as `eth0` in its namespace. What is left of an earlier try goes first.
     pub(super) async fn add_pair(&self, pair: &Pair<'_>, bridge: u32) -> Result<(), NetworkError> {
         match self.request_pair(pair, bridge).await {
             Err(err) if errno(&err) == Some(Errno::EXIST) => {
@@ -147,7 +143,6 @@ impl Links {
             .address(pair.mac.to_vec())
             .mtu(pair.mtu)
             .setns_by_fd(pair.namespace)
-            .up()
             .build();
         let message = LinkVeth::new(pair.host_name, SANDBOX_INTERFACE)
             .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
@@ -160,14 +155,19 @@ impl Links {
 
     /// The sandbox's side: loopback, address, way out.
     pub(super) async fn configure(&self, endpoint: Endpoint) -> Result<(), NetworkError> {
-        let up = LinkUnspec::new_with_index(LOOPBACK_INDEX).up().build();
-        self.handle.link().set(up).execute().await.map_err(failed("lo", "set up"))?;
+        self.set_up("lo", LOOPBACK_INDEX).await?;
         let link = self.find(SANDBOX_INTERFACE).await?;
         let index = link.map(|link| link.header.index).unwrap_or_default();
         let adding = self.handle.address().add(index, IpAddr::V4(endpoint.address), endpoint.prefix_length).execute();
         adding.await.map_err(failed(SANDBOX_INTERFACE, "add address"))?;
+        self.set_up(SANDBOX_INTERFACE, index).await?;
         let route = RouteMessageBuilder::<Ipv4Addr>::new().gateway(endpoint.gateway).output_interface(index).build();
         self.handle.route().add(route).execute().await.map_err(failed(SANDBOX_INTERFACE, "add default route"))
+    }
+
+    async fn set_up(&self, name: &str, index: u32) -> Result<(), NetworkError> {
+        let up = LinkUnspec::new_with_index(index).up().build();
+        self.handle.link().set(up).execute().await.map_err(failed(name, "set up"))
     }
 
     /// Names of the interfaces in the bridge.
@@ -183,16 +183,18 @@ impl Links {
     }
 
     /// Deletes the interface and with it the other end of its pair. That it
-    /// is gone already, e.g. with its namespace, is fine.
+    /// is gone already, e.g. with its namespace, is fine. On a connection of
+    /// its own, as it is slow: other pods' interfaces need not wait for it.
     pub(super) async fn remove(&self, name: &str) -> Result<(), NetworkError> {
         let Some(link) = self.find(name).await? else { return Ok(()) };
-        match self.handle.link().del(link.header.index).execute().await {
+        let own = Links::open_inside(Path::new("/proc/thread-self/ns/net"), &self.namespace).await?;
+        match own.handle.link().del(link.header.index).execute().await {
             Err(err) if errno(&err) == Some(Errno::NODEV) => Ok(()),
             outcome => outcome.map_err(failed(name, "remove")),
         }
     }
 
-    async fn find(&self, name: &str) -> Result<Option<LinkMessage>, NetworkError> {
+    pub(super) async fn find(&self, name: &str) -> Result<Option<LinkMessage>, NetworkError> {
         let mut found = self.handle.link().get().match_name(name.to_owned()).execute();
         match found.try_next().await {
             Err(err) if errno(&err) == Some(Errno::NODEV) => Ok(None),
@@ -224,8 +226,32 @@ fn failed(name: &str, what: &str) -> impl FnOnce(rtnetlink::Error) -> NetworkErr
     move |source| NetworkError::Netlink { what, source }
 }
 
-fn no_netlink(source: io::Error) -> NetworkError {
-    NetworkError::Namespace { path: "/proc/thread-self/ns/net".into(), source }
+/// Starts a thread that moves to the namespace, reports a handle and serves it
+/// until it is dropped. No other work ever runs on a thread gone astray.
+fn start(namespace: File, report: impl FnOnce(io::Result<Handle>) + Send + 'static) -> io::Result<()> {
+    let serve = move || {
+        let connect = || -> io::Result<_> {
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
+            drop(namespace);
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+            let context = runtime.enter();
+            let (connection, handle, _) = rtnetlink::from_socket(TokioSocket::new(NETLINK_ROUTE)?);
+            drop(context);
+            Ok((runtime, connection, handle))
+        };
+        match connect() {
+            Ok((runtime, connection, handle)) => {
+                report(Ok(handle));
+                runtime.block_on(connection);
+            }
+            Err(err) => report(Err(err)),
+        }
+    };
+    std::thread::Builder::new().name("netlink".to_owned()).spawn(serve).map(drop)
+}
+
+fn thread_died() -> io::Error {
+    io::Error::other("netlink thread died")
 }
 
 const SANDBOX_INTERFACE: &str = "eth0";

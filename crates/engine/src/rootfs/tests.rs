@@ -36,3 +36,35 @@ fn no_layers_and_too_many_layers_are_told_apart() {
     let seventy = vec![Path::new("/store/layers").join(&digest); 70];
     assert_eq!(overlay(&seventy, upper, work), Err(RootfsError::TooLong { bytes: 9 + 70 * 65 - 1 + 12 + 11 }));
 }
+
+/// In a mount namespace of a thread of its own, which takes the mount with it.
+#[test]
+fn the_kernel_mounts_what_we_describe() {
+    use nix::sched::{CloneFlags, unshare};
+    use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+
+    crate::images::testing::root_or_return!();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    for name in [r"layers/low:er\", "layers/up,per", "container:1,a/upper", "container:1,a/work", "merged"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    std::fs::write(at(r"layers/low:er\/both"), "low").unwrap();
+    std::fs::write(at(r"layers/low:er\/only"), "low").unwrap();
+    std::fs::write(at("layers/up,per/both"), "high").unwrap();
+    let stack = [at(r"layers/low:er\"), at("layers/up,per")];
+    let overlay = overlay(&stack, &at("container:1,a/upper"), &at("container:1,a/work")).unwrap();
+    let merged = at("merged");
+    let seen = std::thread::spawn(move || {
+        unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_FS).unwrap();
+        mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).unwrap();
+        std::env::set_current_dir(&overlay.base).unwrap();
+        let options = std::ffi::CString::new(overlay.options.as_bytes()).unwrap();
+        mount("overlay", &merged, "overlay", MountFlags::empty(), options.as_c_str()).unwrap();
+        std::fs::write(merged.join("new"), "written").unwrap();
+        ["both", "only"].map(|name| std::fs::read_to_string(merged.join(name)).unwrap())
+    });
+    assert_eq!(seen.join().unwrap(), ["high", "low"]);
+    assert_eq!(std::fs::read_to_string(at("container:1,a/upper/new")).unwrap(), "written");
+    assert!(!at("merged/new").exists());
+}

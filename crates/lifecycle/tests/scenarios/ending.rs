@@ -63,11 +63,11 @@ fn lc_393_tl_6_a_sidecar_does_not_keep_a_finished_pod_alive() {
         t=1     status {proxy}=Error:143,rc0
         t=1     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=1     status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded
-        t=1     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
     assert!(!pod.state.is_finished());
     pod.deleted(0).transcript(expect![[r#"
         t=10    fact   deleted with grace 0
+        t=10    do     TearDown  [LC-013: every container of the pod has stopped]
         t=10    do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=10    do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=10    fact   the object is gone
@@ -76,7 +76,7 @@ fn lc_393_tl_6_a_sidecar_does_not_keep_a_finished_pod_alive() {
 }
 
 #[test]
-fn kv_11_tc_047_a_shorter_grace_rearms_the_kill() {
+fn tc_047_kv_11_a_shorter_grace_rearms_the_kill() {
     let mut pod = Script::pod("grace=60 | app app");
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(60).until(10.0).deleted(20).until(30.0).transcript(expect![[r#"
@@ -138,7 +138,7 @@ fn lc_299_a_forced_deletion_leaves_two_seconds() {
 }
 
 #[test]
-fn kv_04_one_second_of_grace_becomes_two() {
+fn lc_285_kv_04_one_second_of_grace_becomes_two() {
     let mut pod = Script::pod("grace=1 | app app");
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(1).until(10.0).transcript(expect![[r#"
@@ -173,7 +173,7 @@ fn tc_095_a_pod_that_just_vanished_gets_the_grace_of_its_spec() {
 }
 
 #[test]
-fn kv_08_a_sidecar_gets_what_the_app_left() {
+fn lc_294_kv_08_a_sidecar_gets_what_the_app_left() {
     let mut pod = Script::pod("| sidecar proxy | app app");
     pod.begin().on_term("app", exits_after(10, 0)).on_term("proxy", Manner::Ignores).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
@@ -196,7 +196,7 @@ fn kv_08_a_sidecar_gets_what_the_app_left() {
 }
 
 #[test]
-fn kv_09_tc_115_when_the_grace_is_used_up_sidecars_get_two_seconds() {
+fn tc_115_kv_09_when_the_grace_is_used_up_sidecars_get_two_seconds() {
     let mut pod = Script::pod("| sidecar proxy | app app");
     pod.begin().on_term("app", Manner::Ignores).on_term("proxy", Manner::Ignores).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
@@ -219,7 +219,7 @@ fn kv_09_tc_115_when_the_grace_is_used_up_sidecars_get_two_seconds() {
 }
 
 #[test]
-fn kv_10_lc_294_sidecars_stop_in_reverse_order() {
+fn lc_294_kv_10_sidecars_stop_in_reverse_order() {
     let mut pod = Script::pod("| sidecar a | sidecar b | app app");
     pod.begin().on_term("app", exits_after(1, 0)).on_term("b", exits_after(2, 0)).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
@@ -268,6 +268,23 @@ fn tc_048_a_failed_kill_is_retried_after_ten_seconds() {
         t=10    do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=10    fact   the object is gone
     "#]]);
+}
+
+#[test]
+fn tc_048_a_kill_that_did_nothing_has_failed() {
+    let mut pod = Script::pod("app app");
+    pod.begin().skip();
+    pod.world.is_kill_idle = true;
+    pod.deleted(30).until(5.0);
+    pod.world.is_kill_idle = false;
+    pod.until(9.0).transcript(expect![[r#"
+        t=0     fact   deleted with grace 30
+        t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
+        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Warning FailedKillPod: error killing pod: detected running containers after a successful KillPod, CRI violation: [app]
+    "#]]);
+    pod.until(10.0);
+    assert!(pod.state.is_finished());
 }
 
 #[test]
@@ -326,8 +343,8 @@ fn tc_102_without_the_api_a_pod_stops_and_waits_to_be_recorded() {
 fn tc_146_a_terminal_phase_written_by_others_stops_the_pod_and_stays() {
     let mut pod = Script::pod("app app");
     pod.begin().on_term("app", exits_after(2, 0)).skip();
-    pod.status("the API says Failed", |status| status.phase = Some("Failed".into())).until(10.0).transcript(expect![[
-        r#"
+    pod.status("the API says Failed", |status| status.phase = Some("Failed".into()));
+    pod.until(10.0).transcript(expect![[r#"
         t=0     fact   the API says Failed
         t=0     status ContainersReady=False(PodFailed) Ready=False(PodFailed) phase=Failed
         t=0     do     KillContainer app-1 grace=30s  [TC-146: the API shows phase Failed]
@@ -336,13 +353,11 @@ fn tc_146_a_terminal_phase_written_by_others_stops_the_pod_and_stays() {
         t=2     status {app}=Completed:0,rc0
         t=2     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=2     status PodReadyToStartContainers=False
-        t=2     do     TearDown  [LC-013: every container of the pod has stopped]
-    "#
-    ]]);
+    "#]]);
 }
 
 #[test]
-fn lc_122_tc_122_a_sidecar_that_ends_while_terminating_stays_down() {
+fn tc_122_a_sidecar_that_ends_while_terminating_stays_down() {
     let mut pod = Script::pod("| sidecar proxy | app app");
     pod.begin().on_term("app", exits_after(5, 0)).skip();
     pod.deleted(30).exits("proxy", 1).until(60.0).transcript(expect![[r#"

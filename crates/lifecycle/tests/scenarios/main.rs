@@ -2,6 +2,7 @@
 
 #[path = "../support/pods.rs"]
 mod pods;
+#[allow(dead_code, reason = "shared with the properties")]
 #[path = "../support/script.rs"]
 mod script;
 #[path = "../support/world.rs"]

@@ -67,10 +67,10 @@ fn lc_381_a_terminal_pod_goes_straight_to_cleanup() {
     pod.begin().exits("app", 0).skip();
     pod.agent_restarted().until(5.0).transcript(expect![[r#"
         t=0     fact   the agent restarts
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
     pod.deleted(0).transcript(expect![[r#"
         t=5     fact   deleted with grace 0
+        t=5     do     TearDown  [LC-013: every container of the pod has stopped]
         t=5     do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=5     do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=5     fact   the object is gone

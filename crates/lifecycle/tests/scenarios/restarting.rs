@@ -1,7 +1,7 @@
 //! How containers come back.
 
 use expect_test::expect;
-use lifecycle::{InstanceState, Rules};
+use lifecycle::{InstanceState, Rules, StartStage};
 use std::time::Duration;
 
 use crate::script::Script;
@@ -58,7 +58,6 @@ fn lc_161_on_failure_restarts_until_the_container_succeeds() {
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,last:Error:1,rc1
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -75,7 +74,6 @@ fn lc_163_never_fails_once_the_last_container_ended() {
         t=5     status {b}=Error:1,rc0
         t=5     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=5     status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed
-        t=5     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -98,7 +96,6 @@ fn lc_133_a_rule_restarts_what_the_policy_would_not() {
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:41,last:Error:42,rc1
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -201,6 +198,77 @@ fn lc_195_an_unknown_instance_is_killed_and_replaced() {
         t=0     event  Normal Created: Container created
         t=0     event  Normal Started: Container started
         t=0     status ContainersReady=True Ready=True {app}=running,last:ContainerStatusUnknown:137,rc1,ready
+    "#]]);
+}
+
+#[test]
+fn lc_130_every_transition_names_its_rule_and_its_fact() {
+    let mut pod = Script::pod("| app a | app b");
+    pod.tells_transitions = true;
+    pod.begin().exits("a", 1).skip();
+    pod.exits("a", 1).transcript(expect![[r#"
+        t=0     fact   a exits 1
+        t=0     event  Warning BackOff: Back-off restarting failed container a in pod web_default(u1)
+        t=0     event  Warning ContainerFailed: Container a failed with exit code 1: Error
+        t=0     why    container a: running rc=1 → waiting CrashLoopBackOff rc=1  [LC-174: container a exited with code 1]
+        t=0     why    Ready: True → False  [LC-117: container a exited with code 1]
+        t=0     why    ContainersReady: True → False  [LC-103: container a exited with code 1]
+        t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {a}=waiting:CrashLoopBackOff,last:Error:1,rc1
+        t=0     do     RemoveContainer a-1  [LC-095: container a has a newer dead instance]
+    "#]]);
+}
+
+#[test]
+fn tc_090_what_ended_for_good_stays_down_when_its_remains_are_gone() {
+    let mut pod = Script::pod("policy=Never | app a | app b");
+    pod.begin().exits("a", 1).skip();
+    pod.world.seen.instances.retain(|instance| instance.name != "a");
+    pod.observe().settle().agent_restarted().until(60.0).transcript(expect![[r#"
+        t=0     fact   the agent restarts
+    "#]]);
+}
+
+#[test]
+fn lc_204_an_instance_that_never_started_is_replaced_and_not_counted() {
+    let mut pod = Script::pod("app app");
+    pod.begin().skip();
+    // As if the last agent had died between create and start.
+    pod.world.seen.instances[0].state = InstanceState::Created;
+    pod.world.is_forgetful = true;
+    pod.agent_restarted().transcript(expect![[r#"
+        t=0     fact   the agent restarts
+        t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) phase=Pending {app}=waiting:-,rc0
+        t=0     do     RemoveContainer app-1  [LC-204: container app was never started]
+        t=0     status {app}=waiting:ContainerCreating,rc0
+        t=0     do     PullImage app app:1  [LC-195: container app has no instance]
+        t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
+        t=0     do     StartContainer app #0  [LC-195: container app has no instance]
+        t=0     event  Normal Created: Container created
+        t=0     event  Normal Started: Container started
+        t=0     status ContainersReady=True Ready=True phase=Running {app}=running,rc0,ready
+    "#]]);
+}
+
+#[test]
+fn lc_183_a_start_that_fails_after_a_crash_shows_its_error_then_the_back_off() {
+    let mut pod = Script::pod("app app");
+    pod.begin().exits("app", 1).exits("app", 1).until(10.0).exits("app", 1).skip();
+    pod.world.bad_starts.insert("app".into(), (StartStage::Create, "no space left".into()));
+    pod.until(75.0).transcript(expect![[r#"
+        t=30    do     PullImage app app:1  [LC-195: container app exited with code 1]
+        t=30    event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
+        t=30    do     StartContainer app #3  [LC-195: container app exited with code 1]
+        t=30    fact   StartContainer app #3 fails: no space left
+        t=30    event  Warning Failed: Error: no space left
+        t=30    status {app}=waiting:CreateContainerError,last:Error:1,rc2
+        t=40    event  Warning BackOff: Back-off restarting failed container app in pod web_default(u1)
+        t=40    status {app}=waiting:CrashLoopBackOff,last:Error:1,rc2
+        t=50    do     StartContainer app #3  [LC-195: container app exited with code 1]
+        t=50    fact   StartContainer app #3 fails: no space left
+        t=50    event  Warning Failed: Error: no space left
+        t=50    status {app}=waiting:CreateContainerError,last:Error:1,rc2
+        t=60    event  Warning BackOff: Back-off restarting failed container app in pod web_default(u1)
+        t=60    status {app}=waiting:CrashLoopBackOff,last:Error:1,rc2
     "#]]);
 }
 

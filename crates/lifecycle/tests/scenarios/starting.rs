@@ -115,7 +115,6 @@ fn lc_206_a_failed_init_container_that_may_not_restart_fails_the_pod() {
         t=0     status {setup}=Error:1,rc0
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 
@@ -228,6 +227,25 @@ fn lc_192_a_sandbox_that_cannot_be_created_is_retried() {
 }
 
 #[test]
+fn lc_188_a_sandbox_without_an_address_is_replaced_without_haste() {
+    let mut pod = Script::pod("app app");
+    pod.world.has_no_addresses = true;
+    pod.begin().until(9.0).skip();
+    pod.world.has_no_addresses = false;
+    pod.until(10.0).transcript(expect![[r#"
+        t=10    do     CreateSandbox #1  [LC-188: the sandbox is not usable]
+        t=10    status PodReadyToStartContainers=True podIP=10.0.0.3
+        t=10    do     RemoveSandbox s0  [LC-097: an older sandbox is empty]
+        t=10    do     PullImage app app:1  [LC-195: container app has no instance]
+        t=10    event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
+        t=10    do     StartContainer app #0  [LC-195: container app has no instance]
+        t=10    event  Normal Created: Container created
+        t=10    event  Normal Started: Container started
+        t=10    status ContainersReady=True Ready=True phase=Running {app}=running,rc0,ready
+    "#]]);
+}
+
+#[test]
 fn lc_189_a_lost_sandbox_is_replaced_and_init_runs_again() {
     let mut pod = Script::pod("| init setup | app app");
     pod.begin().exits("setup", 0).until(60.0).skip();
@@ -267,7 +285,6 @@ fn lc_190_a_never_pod_ends_with_its_sandbox() {
         t=60    fact   the sandbox is lost
         t=60    event  Warning ContainerFailed: Container app failed with exit code 255: Error
         t=60    status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed {app}=Error:255,rc0
-        t=60    do     TearDown  [LC-013: every container of the pod has stopped]
     "#]]);
 }
 

@@ -1,0 +1,287 @@
+//! The instance's cgroups: one per pod, one per container below it, on
+//! version 1 (every hierarchy on its own) and version 2.
+//!
+//! Processes are put into them by the shim; this module makes, limits, empties
+//! and removes them.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use cri::Resources;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use shim::wire;
+
+/// Where the kernel's cgroup file systems are mounted, and our corner of them.
+#[derive(Debug, Clone)]
+pub(crate) struct Cgroups {
+    layout: Layout,
+    /// Relative to the root of a hierarchy.
+    instance: PathBuf,
+}
+
+#[derive(Debug, Clone)]
+enum Layout {
+    /// Mount points of the hierarchies, by directory name.
+    V1(Vec<(String, PathBuf)>),
+    V2(PathBuf),
+}
+
+/// May the processes use every device of the host?
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Devices {
+    Inherit,
+    Standard,
+    All,
+}
+
+impl Cgroups {
+    /// Looks at what is mounted at `mount` (`/sys/fs/cgroup`).
+    pub(crate) fn detect(mount: &Path, instance: &str) -> io::Result<Self> {
+        let instance = relative(instance)?;
+        if mount.join("cgroup.controllers").exists() {
+            return Ok(Self { layout: Layout::V2(mount.to_owned()), instance });
+        }
+        let mut hierarchies = Vec::new();
+        for entry in fs::read_dir(mount)?.flatten() {
+            let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
+            // A hybrid machine has version 2 beside the others, without controllers.
+            if path.join("cgroup.procs").exists() && !path.join("cgroup.controllers").exists() {
+                hierarchies.push((name, path));
+            }
+        }
+        if hierarchies.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "no cgroup hierarchy is mounted"));
+        }
+        hierarchies.sort();
+        Ok(Self { layout: Layout::V1(hierarchies), instance })
+    }
+
+    pub(crate) fn is_v2(&self) -> bool {
+        matches!(self.layout, Layout::V2(_))
+    }
+
+    /// A pod's cgroup, relative to the root of every hierarchy.
+    pub(crate) fn pod(&self, parent: &str) -> io::Result<PathBuf> {
+        Ok(self.instance.join(relative(parent)?))
+    }
+
+    /// What the shim needs to know of the cgroup `path`.
+    pub(crate) fn describe(&self, path: &Path) -> wire::Cgroup {
+        let (members, oom) = match &self.layout {
+            Layout::V2(root) => (root.join(path), Some(root.join(path).join("memory.events"))),
+            Layout::V1(hierarchies) => {
+                let of = |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root);
+                let memory = of("memory").map(|root| root.join(path).join("memory.oom_control"));
+                let members = of("pids").or(of("memory")).unwrap_or(&hierarchies[0].1).join(path);
+                (members, memory)
+            }
+        };
+        wire::Cgroup { path: Path::new("/").join(path), members, oom }
+    }
+
+    /// Makes the cgroup `path` and sets its limits. Again is fine.
+    pub(crate) fn create(&self, path: &Path, resources: &Resources, devices: Devices) -> io::Result<()> {
+        match &self.layout {
+            Layout::V1(hierarchies) => {
+                for (name, root) in hierarchies {
+                    create_v1(name, root, path)?;
+                }
+                let of =
+                    |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root.join(path));
+                limit_v1(of, resources, devices)
+            }
+            Layout::V2(root) => {
+                create_v2(root, path)?;
+                limit_v2(&root.join(path), resources)
+            }
+        }
+    }
+
+    /// Kills every process in the cgroup `path` and below. Returns how many there were.
+    pub(crate) fn kill_all(&self, path: &Path) -> usize {
+        if let Layout::V2(root) = &self.layout {
+            let _ = fs::write(root.join(path).join("cgroup.kill"), "1");
+        }
+        let pids = pids(&self.describe(path).members);
+        for pid in &pids {
+            // Gone by now is what we want.
+            let _ = kill(Pid::from_raw(*pid), Signal::SIGKILL);
+        }
+        pids.len()
+    }
+
+    /// Removes the cgroup `path` and those below it. What still has processes stays.
+    pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        let roots: Vec<&PathBuf> = match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
+            Layout::V2(root) => vec![root],
+        };
+        roots.into_iter().try_for_each(|root| remove_tree(&root.join(path)))
+    }
+
+    /// Cgroups of the instance as a whole.
+    pub(crate) fn instance(&self) -> &Path {
+        &self.instance
+    }
+}
+
+/// A path that stays below where it is joined (CVE-2023-6476: nothing
+/// free-form reaches the cgroup tree).
+fn relative(path: &str) -> io::Result<PathBuf> {
+    let path = Path::new(path.trim_start_matches('/'));
+    let inside = path.components().all(|component| matches!(component, Component::Normal(_)));
+    if path.as_os_str().is_empty() || !inside {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("cgroup path {path:?} is not a plain path")));
+    }
+    Ok(path.to_owned())
+}
+
+fn create_v1(name: &str, root: &Path, path: &Path) -> io::Result<()> {
+    let mut parent = root.to_owned();
+    for component in path.components() {
+        let dir = parent.join(component);
+        make(&dir)?;
+        // Born empty, and an empty one takes no processes.
+        if name.split(',').any(|controller| controller == "cpuset") {
+            for file in ["cpuset.cpus", "cpuset.mems"] {
+                let own = fs::read_to_string(dir.join(file)).unwrap_or_default();
+                if own.trim().is_empty() {
+                    fs::write(dir.join(file), fs::read_to_string(parent.join(file))?.trim())?;
+                }
+            }
+        }
+        parent = dir;
+    }
+    Ok(())
+}
+
+fn limit_v1(of: impl Fn(&str) -> Option<PathBuf>, resources: &Resources, devices: Devices) -> io::Result<()> {
+    let write = |controller: &str, file: &str, value: Option<String>| match (of(controller), value) {
+        (Some(dir), Some(value)) => set(&dir.join(file), &value),
+        _ => Ok(()),
+    };
+    write("cpu", "cpu.shares", resources.cpu_shares.map(|shares| shares.to_string()))?;
+    write("cpu", "cpu.cfs_period_us", resources.cpu_period.map(|period| period.to_string()))?;
+    write("cpu", "cpu.cfs_quota_us", resources.cpu_quota.map(|quota| quota.to_string()))?;
+    let memory = resources.memory_limit_bytes.filter(|limit| *limit > 0);
+    write("memory", "memory.limit_in_bytes", memory.map(|limit| limit.to_string()))?;
+    write("pids", "pids.max", resources.pids_limit.map(pids_max))?;
+    match devices {
+        Devices::Inherit => {}
+        Devices::All => write("devices", "devices.allow", Some("a".into()))?,
+        Devices::Standard => {
+            write("devices", "devices.deny", Some("a".into()))?;
+            for rule in STANDARD_DEVICES {
+                write("devices", "devices.allow", Some((*rule).into()))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn create_v2(root: &Path, path: &Path) -> io::Result<()> {
+    let mut parent = root.to_owned();
+    for component in path.components() {
+        delegate(&parent)?;
+        parent = parent.join(component);
+        make(&parent)?;
+    }
+    Ok(())
+}
+
+/// Lets children of `dir` have the controllers we limit by, one by one: one
+/// that is missing must not cost the others.
+fn delegate(dir: &Path) -> io::Result<()> {
+    let file = dir.join("cgroup.subtree_control");
+    let (offered, given) = (fs::read_to_string(dir.join("cgroup.controllers"))?, fs::read_to_string(&file)?);
+    for controller in ["cpu", "memory", "pids", "cpuset", "io"] {
+        let has = |list: &str| list.split_whitespace().any(|known| known == controller);
+        if has(&offered) && !has(&given) {
+            fs::write(&file, format!("+{controller}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn limit_v2(dir: &Path, resources: &Resources) -> io::Result<()> {
+    let write = |file: &str, value: Option<String>| match value {
+        Some(value) => set(&dir.join(file), &value),
+        None => Ok(()),
+    };
+    write("cpu.weight", resources.cpu_shares.map(|shares| cpu_weight(shares).to_string()))?;
+    let quota = resources.cpu_quota.map(|quota| if quota > 0 { quota.to_string() } else { "max".into() });
+    write("cpu.max", quota.map(|quota| format!("{quota} {}", resources.cpu_period.unwrap_or(100_000))))?;
+    let memory = resources.memory_limit_bytes.filter(|limit| *limit > 0);
+    write("memory.max", memory.map(|limit| limit.to_string()))?;
+    // Version 1 counts memory and swap together; here swap is a budget of its own.
+    write("memory.swap.max", memory.filter(|_| dir.join("memory.swap.max").exists()).map(|_| "0".into()))?;
+    write("pids.max", resources.pids_limit.map(pids_max))
+}
+
+/// Shares 2…262144 onto weights 1…10000, as the kubelet and runc do.
+fn cpu_weight(shares: u64) -> u64 {
+    1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
+}
+
+fn pids_max(limit: i64) -> String {
+    if limit > 0 { limit.to_string() } else { "max".into() }
+}
+
+fn make(dir: &Path) -> io::Result<()> {
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
+}
+
+fn set(file: &Path, value: &str) -> io::Result<()> {
+    fs::write(file, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+}
+
+/// Children first: a cgroup with children cannot go.
+fn remove_tree(dir: &Path) -> io::Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_tree(&entry.path())?;
+    }
+    match fs::remove_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn pids(dir: &Path) -> Vec<i32> {
+    let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
+    let mut pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect();
+    let Ok(entries) = fs::read_dir(dir) else { return pids };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        pids.extend(self::pids(&entry.path()));
+    }
+    pids
+}
+
+/// Making any node is harmless as long as it cannot be opened; opened may be
+/// null, zero, full, random, urandom, tty, console, ptmx and pts.
+const STANDARD_DEVICES: &[&str] = &[
+    "c *:* m",
+    "b *:* m",
+    "c 1:3 rwm",
+    "c 1:5 rwm",
+    "c 1:7 rwm",
+    "c 1:8 rwm",
+    "c 1:9 rwm",
+    "c 5:0 rwm",
+    "c 5:1 rwm",
+    "c 5:2 rwm",
+    "c 136:* rwm",
+];
+
+#[cfg(test)]
+#[path = "cgroups/tests.rs"]
+mod tests;

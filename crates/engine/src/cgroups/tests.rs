@@ -1,0 +1,99 @@
+//! Both versions against a directory that looks like the kernel's.
+
+use super::*;
+
+fn fake(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, content) in files {
+        let path = dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+    dir
+}
+
+fn resources() -> Resources {
+    Resources {
+        cpu_shares: Some(512),
+        cpu_quota: Some(50_000),
+        cpu_period: Some(100_000),
+        memory_limit_bytes: Some(64 << 20),
+        pids_limit: Some(100),
+        oom_score_adj: 0,
+    }
+}
+
+#[test]
+fn version_2_gets_weights_and_limits_in_one_directory() {
+    let control = ("cgroup.controllers", "cpu io memory pids");
+    let inner = |dir: &str| format!("{dir}/cgroup.controllers");
+    let sub = |dir: &str| format!("{dir}/cgroup.subtree_control");
+    let files = [
+        (control.0.to_owned(), control.1),
+        ("cgroup.subtree_control".to_owned(), ""),
+        (inner("podium-t"), "cpu memory pids"),
+        (sub("podium-t"), "cpu memory pids"),
+        (inner("podium-t/pod1"), "cpu memory pids"),
+        (sub("podium-t/pod1"), "cpu memory pids"),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    let dir = fake(&files);
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    assert!(cgroups.is_v2());
+    let path = cgroups.pod("pod1").unwrap().join("c1");
+    cgroups.create(&path, &resources(), Devices::Standard).unwrap();
+    let read = |file: &str| fs::read_to_string(dir.path().join("podium-t/pod1/c1").join(file)).unwrap();
+    assert_eq!(read("cpu.weight"), "20");
+    assert_eq!(read("cpu.max"), "50000 100000");
+    assert_eq!(read("memory.max"), (64 << 20).to_string());
+    assert_eq!(read("pids.max"), "100");
+    assert_eq!(fs::read_to_string(dir.path().join("cgroup.subtree_control")).unwrap(), "+io");
+    let described = cgroups.describe(&path);
+    assert_eq!(described.path, Path::new("/podium-t/pod1/c1"));
+    assert_eq!(described.oom, Some(dir.path().join("podium-t/pod1/c1/memory.events")));
+}
+
+#[test]
+fn version_1_gets_a_directory_in_every_hierarchy_and_a_device_list() {
+    let dir = fake(&[
+        ("cpu/cgroup.procs", ""),
+        ("memory/cgroup.procs", ""),
+        ("pids/cgroup.procs", ""),
+        ("devices/cgroup.procs", ""),
+        ("cpuset/cgroup.procs", ""),
+        ("cpuset/cpuset.cpus", "0-1\n"),
+        ("cpuset/cpuset.mems", "0\n"),
+        ("unified/cgroup.procs", ""),
+        ("unified/cgroup.controllers", ""),
+    ]);
+    let cgroups = Cgroups::detect(dir.path(), "/podium-t").unwrap();
+    assert!(!cgroups.is_v2());
+    let path = cgroups.pod("burstable/pod1").unwrap().join("c1");
+    cgroups.create(&path, &resources(), Devices::Standard).unwrap();
+    let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
+    assert_eq!(read("cpu/podium-t/burstable/pod1/c1/cpu.shares"), "512");
+    assert_eq!(read("cpu/podium-t/burstable/pod1/c1/cpu.cfs_quota_us"), "50000");
+    assert_eq!(read("memory/podium-t/burstable/pod1/c1/memory.limit_in_bytes"), (64 << 20).to_string());
+    assert_eq!(read("cpuset/podium-t/burstable/pod1/c1/cpuset.cpus"), "0-1");
+    assert_eq!(read("devices/podium-t/burstable/pod1/c1/devices.deny"), "a");
+    assert!(!dir.path().join("unified/podium-t").exists());
+    let described = cgroups.describe(&path);
+    assert_eq!(described.members, dir.path().join("pids/podium-t/burstable/pod1/c1"));
+    assert_eq!(described.oom, Some(dir.path().join("memory/podium-t/burstable/pod1/c1/memory.oom_control")));
+}
+
+#[test]
+fn nobody_names_a_cgroup_outside_the_instance() {
+    let dir = fake(&[("cgroup.controllers", "")]);
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    for parent in ["", "/", "../other", "a/../../b", "a/./.."] {
+        assert!(cgroups.pod(parent).is_err(), "{parent:?} was taken");
+    }
+    assert_eq!(cgroups.pod("/besteffort/pod1").unwrap(), Path::new("podium-t/besteffort/pod1"));
+    assert!(Cgroups::detect(dir.path(), "").is_err());
+}
+
+#[test]
+fn shares_map_onto_the_whole_range_of_weights() {
+    assert_eq!([0, 2, 1024, 262_144, u64::MAX].map(cpu_weight), [1, 1, 39, 10_000, 10_000]);
+}

@@ -1,0 +1,263 @@
+//! The verbs on containers: create, start, stop, remove.
+
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cri::{ContainerConfig, ContainerId, CriError, SandboxId, SandboxState};
+use shim::record;
+use shim::wire::{self, Exit, Reply, Request};
+
+use crate::cgroups::Devices;
+use crate::engine::{Inner, blocking, image_refusal};
+use crate::launch::Program;
+use crate::records::{self, ContainerRecord, SandboxRecord};
+use crate::sandbox::remove_dir;
+use crate::shim_client::Shim;
+use crate::table::{ContainerEntry, Stage};
+use crate::{etc, launch, rootfs};
+
+impl Inner {
+    pub(crate) async fn create_container(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        config: ContainerConfig,
+    ) -> Result<ContainerId, CriError> {
+        let (parent, shim) = self.ready_sandbox(sandbox)?;
+        let resolved = self.images.resolve(&config.image).map_err(image_refusal)?;
+        let resolved = resolved.ok_or_else(|| CriError::NotFound { what: "image", id: config.image.clone() })?;
+        let program = launch::program(&config, &resolved.config, &parent.hostname)?;
+        let id = ContainerId(self.ids.hex64());
+        let mut record = ContainerRecord::of(id.clone(), &parent, &config, self.clock.now().wall);
+        record.image_ref = resolved.image.repo_digests.first().unwrap_or(&resolved.image.id).clone();
+        record.stop_signal = program.stop_signal;
+        record.layers = resolved.layers;
+        let spec = self.spec(&parent, &record, &config, program)?;
+        if let Err(error) = self.make_container(&shim, spec, &config, record.clone()).await {
+            // What was begun goes; the shim has forgotten it or will be asked to.
+            let _ = self.drop_container(sandbox, &id).await;
+            return Err(error);
+        }
+        let pod_uid = record.pod_uid.clone();
+        let is_ready = {
+            let mut table = self.table();
+            table.containers.insert(id.clone(), ContainerEntry::new(record, Stage::Created));
+            table.sandboxes.get(sandbox).is_some_and(|entry| entry.shim.is_some())
+        };
+        if !is_ready {
+            self.drop_container(sandbox, &id).await?;
+            return Err(CriError::Failed(format!("sandbox {sandbox} was stopped meanwhile")));
+        }
+        self.announce(&pod_uid);
+        Ok(id)
+    }
+
+    fn ready_sandbox(&self, id: &SandboxId) -> Result<(SandboxRecord, Shim), CriError> {
+        let table = self.table();
+        let missing = || CriError::NotFound { what: "sandbox", id: id.0.clone() };
+        let entry = table.sandboxes.get(id).ok_or_else(missing)?;
+        match &entry.shim {
+            Some(shim) if entry.record.state == SandboxState::Ready => Ok((entry.record.clone(), shim.clone())),
+            _ => Err(CriError::Failed(format!("sandbox {id} is not ready"))),
+        }
+    }
+
+    fn spec(
+        &self,
+        sandbox: &SandboxRecord,
+        record: &ContainerRecord,
+        config: &ContainerConfig,
+        program: Program,
+    ) -> Result<wire::ContainerSpec, CriError> {
+        let dir = self.dirs.container(&sandbox.id, &record.id);
+        let overlay = rootfs::overlay(&record.layers, &dir.join("upper"), &dir.join("work"))
+            .map_err(|error| CriError::Invalid(error.to_string()))?;
+        let options = overlay.options.into_string();
+        let options = options.map_err(|_| CriError::Invalid("state directory is not valid UTF-8".into()))?;
+        let shared = etc::mounts(&self.dirs.sandbox(&sandbox.id), &config.mounts).into_iter();
+        let shared = shared.map(|(source, destination)| wire::BindMount { source, destination, readonly: false });
+        let own = config.mounts.iter().map(|mount| wire::BindMount {
+            source: mount.host_path.clone(),
+            destination: mount.container_path.clone(),
+            readonly: mount.readonly,
+        });
+        let cgroup = self.pod_cgroup(&sandbox.config)?.join(record.id.as_str());
+        Ok(wire::ContainerSpec {
+            id: record.id.0.clone(),
+            dir,
+            overlay: wire::Overlay { base: overlay.base, options },
+            log: record.log_path.clone(),
+            args: program.args,
+            env: program.env,
+            cwd: program.cwd,
+            user: program.user,
+            mounts: shared.chain(own).collect(),
+            readonly_rootfs: config.security.readonly_rootfs,
+            privileged: config.security.privileged,
+            no_new_privileges: config.security.no_new_privileges,
+            capabilities: self.permitted(program.capabilities, config.security.privileged),
+            seccomp: program.seccomp,
+            cgroup: self.cgroups.describe(&cgroup),
+            pid: launch::pid_namespace(sandbox.config.pid)?,
+            oom_score_adj: config.resources.oom_score_adj,
+        })
+    }
+
+    /// Version 2 has no device list for us yet: there nobody unprivileged may
+    /// make device nodes, or a container could open the host's disk.
+    fn permitted(&self, mut capabilities: Vec<String>, privileged: bool) -> Vec<String> {
+        if self.cgroups.is_v2() && !privileged {
+            capabilities.retain(|name| name != "CAP_MKNOD");
+        }
+        capabilities
+    }
+
+    /// Directories and cgroup first; then the shim makes the container while
+    /// the disk takes its record.
+    async fn make_container(
+        self: &Arc<Self>,
+        shim: &Shim,
+        spec: wire::ContainerSpec,
+        config: &ContainerConfig,
+        record: ContainerRecord,
+    ) -> Result<(), CriError> {
+        let failed = |what: &str, error: std::io::Error| CriError::Failed(format!("{what}: {error}"));
+        let devices = if config.security.privileged { Devices::All } else { Devices::Standard };
+        let (inner, dir, log) = (self.clone(), spec.dir.clone(), spec.log.clone());
+        let (cgroup, resources) = (relative(&spec.cgroup.path), config.resources.clone());
+        let prepared = blocking(move || {
+            prepare_dirs(&dir, &log)?;
+            inner.cgroups.create(&cgroup, &resources, devices)
+        });
+        prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
+        let dir = spec.dir.clone();
+        let recorded = blocking(move || record::write(&dir, records::CONTAINER, &record));
+        let (made, recorded) = tokio::join!(shim.call(Request::Create(Box::new(spec))), recorded);
+        made.map_err(|error| match error {
+            CriError::Failed(message) => CriError::Failed(format!("failed to create container: {message}")),
+            other => other,
+        })?;
+        recorded?.map_err(|error| failed("failed to record container", error))
+    }
+
+    pub(crate) async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let (shim, pod_uid) = {
+            let table = self.table();
+            let missing = || CriError::NotFound { what: "container", id: id.0.clone() };
+            let entry = table.containers.get(id).ok_or_else(missing)?;
+            if entry.stage != Stage::Created {
+                return Err(CriError::Invalid(format!("container {id} is not in created state")));
+            }
+            let shim = table.sandboxes.get(&entry.record.sandbox).and_then(|sandbox| sandbox.shim.clone());
+            (shim, entry.record.pod_uid.clone())
+        };
+        let shim = shim.ok_or_else(|| CriError::Failed("sandbox is not ready".into()))?;
+        // On failure the shim has told of the exit already, before this answer.
+        let Reply::Started { at_ns } = shim.call(Request::Start { container: id.0.clone() }).await? else {
+            return Err(CriError::Failed("sandbox monitor gave an unexpected answer".into()));
+        };
+        if let Some(entry) = self.table().containers.get_mut(id)
+            && !entry.is_over()
+        {
+            entry.stage = Stage::Running { started_at_ns: at_ns };
+        }
+        self.announce(&pod_uid);
+        Ok(())
+    }
+
+    /// Told by the shim, after the exit record is on disk.
+    pub(crate) fn on_exit(&self, id: &ContainerId, exit: Exit) {
+        let mut table = self.table();
+        let Some(entry) = table.containers.get_mut(id) else { return };
+        entry.end(Stage::Exited(exit));
+        let pod_uid = entry.record.pod_uid.clone();
+        drop(table);
+        self.announce(&pod_uid);
+    }
+
+    /// TC-066. The shim keeps the deadline, so that it holds even if this
+    /// process dies; here we only wait (TC-067: nobody else does).
+    pub(crate) async fn stop_container(&self, id: &ContainerId, timeout: Duration) -> Result<(), CriError> {
+        let (shim, signal, mut over) = {
+            let table = self.table();
+            // TC-053: what is unknown or over is stopped.
+            let Some(entry) = table.containers.get(id) else { return Ok(()) };
+            let shim = table.sandboxes.get(&entry.record.sandbox).and_then(|sandbox| sandbox.shim.clone());
+            (shim, entry.record.stop_signal, entry.over.subscribe())
+        };
+        if *over.borrow() {
+            return Ok(());
+        }
+        if let Some(shim) = shim {
+            let grace_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
+            match shim.call(Request::Stop { container: id.0.clone(), signal, grace_ms }).await {
+                // Lost while asking: whoever notices marks it as over.
+                Ok(_) | Err(CriError::NotFound { .. }) => {}
+                Err(error) if *over.borrow() => tracing::debug!(%error, container = %id, "stopped by other means"),
+                Err(error) => return Err(error),
+            }
+        }
+        // The table forgot it: then it was over before.
+        let _ = over.wait_for(|over| *over).await;
+        Ok(())
+    }
+
+    pub(crate) async fn remove_container(self: &Arc<Self>, id: &ContainerId) -> Result<(), CriError> {
+        self.stop_container(id, Duration::ZERO).await?;
+        let Some(record) = self.table().containers.get(id).map(|entry| entry.record.clone()) else {
+            return Ok(());
+        };
+        self.drop_container(&record.sandbox, id).await?;
+        self.announce(&record.pod_uid);
+        Ok(())
+    }
+
+    /// Forgets a container that does not run any more, everywhere. Its log stays.
+    pub(crate) async fn drop_container(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        id: &ContainerId,
+    ) -> Result<(), CriError> {
+        let (config, shim) = {
+            let table = self.table();
+            let entry = table.sandboxes.get(sandbox);
+            (entry.map(|entry| entry.record.config.clone()), entry.and_then(|entry| entry.shim.clone()))
+        };
+        if let Some(shim) = shim {
+            // Unknown there is what we want.
+            let _ = shim.call(Request::Stop { container: id.0.clone(), signal: 0, grace_ms: 0 }).await;
+            let _ = shim.call(Request::Forget { container: id.0.clone() }).await;
+        }
+        if let Some(config) = config {
+            let cgroup = self.pod_cgroup(&config)?.join(id.as_str());
+            let cleared = self.clear_cgroup(&cgroup).await;
+            cleared.map_err(|error| CriError::Failed(format!("failed to remove container cgroup: {error}")))?;
+        }
+        let dir = self.dirs.container(sandbox, id);
+        // The record first: a directory without one is cleared away at the next start.
+        let _ = fs::remove_file(dir.join(records::CONTAINER));
+        remove_dir(dir).await?;
+        self.table().containers.remove(id);
+        Ok(())
+    }
+}
+
+fn prepare_dirs(dir: &Path, log: &Path) -> std::io::Result<()> {
+    DirBuilder::new().mode(0o700).create(dir)?;
+    for name in ["upper", "work", "mount"] {
+        let path = dir.join(name);
+        fs::create_dir(&path)?;
+        // Whatever the umask: this is the mode of the container's `/`.
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    }
+    match log.parent() {
+        Some(parent) => fs::create_dir_all(parent),
+        None => Ok(()),
+    }
+}
+
+fn relative(path: &Path) -> PathBuf {
+    path.strip_prefix("/").unwrap_or(path).to_owned()
+}

@@ -1,0 +1,258 @@
+//! One instance of the engine: opening it, the verbs of the contract, taking
+//! everything down.
+
+use std::fs::DirBuilder;
+use std::future::Future;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ambient::{Clock, Ids};
+use async_trait::async_trait;
+use cri::{
+    Container, ContainerConfig, ContainerId, CriError, Image, Runtime, RuntimeEvent, RuntimeVersion, Sandbox,
+    SandboxConfig, SandboxId,
+};
+use futures::stream::{self, BoxStream, StreamExt};
+use tokio::sync::broadcast;
+
+use crate::cgroups::Cgroups;
+use crate::config::{Config, EngineError, io_at};
+use crate::images::{ImageError, Images};
+use crate::network::{Network, NetworkConfig};
+use crate::records::Dirs;
+use crate::sys::SealedProgram;
+use crate::table::Table;
+
+/// The embedded runtime. Dropping it leaves every pod running.
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) clock: Clock,
+    pub(crate) ids: Ids,
+    pub(crate) dirs: Dirs,
+    pub(crate) cgroups: Cgroups,
+    pub(crate) images: Images,
+    pub(crate) network: Network,
+    pub(crate) program: SealedProgram,
+    table: Mutex<Table>,
+    events: broadcast::Sender<RuntimeEvent>,
+}
+
+/// Events a slow listener may be behind before it is told to look at everything.
+const EVENTS_MAX: usize = 1024;
+
+const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
+
+impl Engine {
+    /// Opens an instance and takes up what an earlier engine left: running
+    /// pods are found again, half-made ones are cleared away. Call it within
+    /// a tokio runtime.
+    pub async fn open(config: Config, clock: Clock, ids: Ids) -> Result<Arc<Engine>, EngineError> {
+        let dirs = Dirs::new(&config.root, &config.run_dir);
+        for dir in [&config.root, &config.run_dir, dirs.sandboxes(), dirs.runs()] {
+            private_dir(dir)?;
+        }
+        let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT), &config.cgroup_root).map_err(io_at(CGROUP_MOUNT))?;
+        let images = Images::open(config.root.join("images")).map_err(EngineError::Images)?;
+        let network = NetworkConfig {
+            state_dir: config.root.join("network"),
+            bridge: config.bridge.clone(),
+            pod_cidr: config.pod_cidr,
+            mtu: config.mtu,
+        };
+        let inner = Arc::new(Inner {
+            clock,
+            ids,
+            dirs,
+            cgroups,
+            images,
+            network: Network::open(network).map_err(EngineError::Network)?,
+            program: SealedProgram::open(&config.shim_exe).map_err(io_at(&config.shim_exe))?,
+            table: Mutex::new(Table::default()),
+            events: broadcast::Sender::new(EVENTS_MAX),
+        });
+        inner.recover().await?;
+        Ok(Arc::new(Engine { inner }))
+    }
+
+    /// Takes in an image archive (docker-archive or OCI layout).
+    pub fn images(&self) -> &Images {
+        &self.inner.images
+    }
+
+    /// Ends everything of this instance and removes its traces outside
+    /// `root`: pods, cgroups, run directory, bridge. For `podium down`.
+    pub async fn destroy(&self) -> Result<(), EngineError> {
+        let inner = &self.inner;
+        let ids: Vec<SandboxId> = inner.table().sandboxes.keys().cloned().collect();
+        let removals = ids.iter().map(|id| inner.remove_sandbox(id));
+        for failure in futures::future::join_all(removals).await.into_iter().filter_map(Result::err) {
+            tracing::warn!(%failure, "sandbox could not be removed in an orderly way");
+        }
+        let path = inner.cgroups.instance().to_owned();
+        inner.clear_cgroup(&path).await.map_err(io_at(&path))?;
+        inner.network.destroy().await.map_err(EngineError::Network)?;
+        for dir in [inner.dirs.runs(), inner.dirs.sandboxes()] {
+            match std::fs::remove_dir_all(dir) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_at(dir)(error)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// State is nobody else's business (CVE-2021-41103): closed at every start.
+fn private_dir(dir: &Path) -> Result<(), EngineError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_at(dir))?;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o700)).map_err(io_at(dir))
+}
+
+impl Inner {
+    /// Held only for moments, never across an await.
+    pub(crate) fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn announce(&self, pod_uid: &str) {
+        // Nobody listening is fine: whoever comes later looks first.
+        let _ = self.events.send(RuntimeEvent { pod_uid: pod_uid.to_owned() });
+    }
+
+    /// Kills what is left in a cgroup and removes it, as soon as the kernel lets go of it.
+    pub(crate) async fn clear_cgroup(&self, path: &Path) -> std::io::Result<()> {
+        for _ in 0..CLEAR_ATTEMPTS {
+            if self.cgroups.kill_all(path) == 0
+                && let Ok(()) = self.cgroups.remove(path)
+            {
+                return Ok(());
+            }
+            tokio::time::sleep(CLEAR_PAUSE).await;
+        }
+        self.cgroups.remove(path)
+    }
+}
+
+/// A killed process leaves its cgroup within milliseconds, except where the
+/// disk or the network holds it.
+const CLEAR_ATTEMPTS: usize = 2000;
+const CLEAR_PAUSE: Duration = Duration::from_millis(5);
+
+/// Runs to its end even if the caller stops waiting: a verb that was begun is
+/// not left half done.
+async fn detached<T: Send + 'static>(
+    verb: impl Future<Output = Result<T, CriError>> + Send + 'static,
+) -> Result<T, CriError> {
+    match tokio::spawn(verb).await {
+        Ok(result) => result,
+        Err(error) => Err(CriError::Failed(format!("runtime operation failed: {error}"))),
+    }
+}
+
+/// Work that waits for the disk or other system calls, off the async threads.
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, CriError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| CriError::Failed(format!("runtime operation failed: {error}")))
+}
+
+#[async_trait]
+impl Runtime for Engine {
+    async fn version(&self) -> Result<RuntimeVersion, CriError> {
+        Ok(RuntimeVersion { name: "podium".into(), version: env!("CARGO_PKG_VERSION").into() })
+    }
+
+    async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, CriError> {
+        let inner = self.inner.clone();
+        detached(async move { inner.run_sandbox(config).await }).await
+    }
+
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        detached(async move { inner.stop_sandbox(&id).await }).await
+    }
+
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        detached(async move { inner.remove_sandbox(&id).await }).await
+    }
+
+    async fn sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, CriError> {
+        Ok(self.inner.table().sandboxes(pod_uid))
+    }
+
+    async fn create_container(&self, sandbox: &SandboxId, config: ContainerConfig) -> Result<ContainerId, CriError> {
+        let (inner, sandbox) = (self.inner.clone(), sandbox.clone());
+        detached(async move { inner.create_container(&sandbox, config).await }).await
+    }
+
+    async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        detached(async move { inner.start_container(&id).await }).await
+    }
+
+    async fn stop_container(&self, id: &ContainerId, timeout: Duration) -> Result<(), CriError> {
+        self.inner.stop_container(id, timeout).await
+    }
+
+    async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        detached(async move { inner.remove_container(&id).await }).await
+    }
+
+    async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError> {
+        Ok(self.inner.table().containers(pod_uid))
+    }
+
+    fn events(&self) -> BoxStream<'static, RuntimeEvent> {
+        let state = (self.inner.events.subscribe(), Arc::downgrade(&self.inner));
+        let batches = stream::unfold(state, |(mut receiver, inner)| async move {
+            let batch = match receiver.recv().await {
+                Ok(event) => vec![event],
+                // It missed some: every pod may have changed.
+                Err(broadcast::error::RecvError::Lagged(_)) => {
+                    let pods = inner.upgrade().map(|inner| inner.table().sandboxes(None)).unwrap_or_default();
+                    pods.into_iter().map(|sandbox| RuntimeEvent { pod_uid: sandbox.meta.uid }).collect()
+                }
+                Err(broadcast::error::RecvError::Closed) => return None,
+            };
+            Some((stream::iter(batch), (receiver, inner)))
+        });
+        batches.flatten().boxed()
+    }
+
+    async fn image(&self, reference: &str) -> Result<Option<Image>, CriError> {
+        Ok(self.inner.images.resolve(reference).map_err(image_refusal)?.map(|resolved| resolved.image))
+    }
+
+    async fn images(&self) -> Result<Vec<Image>, CriError> {
+        self.inner.images.list().map_err(image_refusal)
+    }
+
+    async fn pull_image(&self, reference: &str) -> Result<Image, CriError> {
+        let (inner, reference) = (self.inner.clone(), reference.to_owned());
+        blocking(move || inner.images.pull(&reference)).await?.map_err(image_refusal)
+    }
+
+    async fn remove_image(&self, reference: &str) -> Result<(), CriError> {
+        let (inner, reference) = (self.inner.clone(), reference.to_owned());
+        let removed = blocking(move || {
+            inner.images.remove(&reference)?;
+            let in_use: Vec<_> =
+                inner.table().containers.values().flat_map(|entry| entry.record.layers.clone()).collect();
+            inner.images.sweep(&in_use)
+        });
+        removed.await?.map(|_| ()).map_err(image_refusal)
+    }
+}
+
+pub(crate) fn image_refusal(error: ImageError) -> CriError {
+    match error {
+        ImageError::InvalidReference { .. } | ImageError::AmbiguousId { .. } => CriError::Invalid(error.to_string()),
+        _ => CriError::Failed(error.to_string()),
+    }
+}

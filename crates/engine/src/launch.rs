@@ -1,0 +1,152 @@
+//! From what the agent asks and the image says to what the shim shall run. Pure.
+
+use std::path::PathBuf;
+
+use cri::{ContainerConfig, CriError, NamespaceMode, Seccomp, SecurityContext};
+use shim::wire;
+
+use crate::images::ImageConfig;
+use crate::signals;
+
+/// The image's and the pod's words about one program, merged.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Program {
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<String>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) user: wire::User,
+    pub(crate) capabilities: Vec<String>,
+    pub(crate) seccomp: wire::Seccomp,
+    pub(crate) stop_signal: i32,
+}
+
+pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig, hostname: &str) -> Result<Program, CriError> {
+    if config.tty {
+        return Err(CriError::Invalid("containers with a terminal are not supported yet".into()));
+    }
+    let args = arguments(config, image);
+    if args.is_empty() {
+        return Err(CriError::Invalid("no command specified".into()));
+    }
+    let cwd = [config.working_dir.as_str(), image.working_dir.as_str(), "/"];
+    let cwd = PathBuf::from(cwd.into_iter().find(|dir| !dir.is_empty()).unwrap_or("/"));
+    if !cwd.is_absolute() {
+        return Err(CriError::Invalid(format!("working directory {cwd:?} is not absolute")));
+    }
+    let security = &config.security;
+    Ok(Program {
+        args,
+        env: environment(config, image, hostname),
+        cwd,
+        user: wire::User {
+            name: image.user.clone(),
+            uid: security.run_as_user,
+            gid: security.run_as_group,
+            groups: security.supplemental_groups.clone(),
+        },
+        capabilities: capabilities(security)?,
+        seccomp: match &security.seccomp {
+            _ if security.privileged => wire::Seccomp::Unconfined,
+            Seccomp::RuntimeDefault => wire::Seccomp::Default,
+            Seccomp::Unconfined => wire::Seccomp::Unconfined,
+            Seccomp::Localhost(path) => wire::Seccomp::Profile(path.clone()),
+        },
+        stop_signal: stop_signal(config, image)?,
+    })
+}
+
+/// A command replaces entrypoint and arguments, arguments alone only arguments.
+fn arguments(config: &ContainerConfig, image: &ImageConfig) -> Vec<String> {
+    if !config.command.is_empty() {
+        return [config.command.as_slice(), &config.args].concat();
+    }
+    let args = if config.args.is_empty() { &image.cmd } else { &config.args };
+    [image.entrypoint.as_slice(), args].concat()
+}
+
+/// Defaults, image, pod: the later one wins, and every name appears once.
+fn environment(config: &ContainerConfig, image: &ImageConfig, hostname: &str) -> Vec<String> {
+    let defaults = [format!("PATH={DEFAULT_PATH}"), format!("HOSTNAME={hostname}")];
+    let pod = config.envs.iter().map(|(name, value)| format!("{name}={value}"));
+    let mut env: Vec<String> = Vec::new();
+    for entry in defaults.into_iter().chain(image.env.iter().cloned()).chain(pod) {
+        let name = entry.split_once('=').map_or(entry.as_str(), |(name, _)| name);
+        match env.iter_mut().find(|known| known.split_once('=').is_some_and(|(known, _)| known == name)) {
+            Some(known) => *known = entry,
+            None => env.push(entry),
+        }
+    }
+    env
+}
+
+/// TC-072: the pod's word over the image's over SIGTERM.
+fn stop_signal(config: &ContainerConfig, image: &ImageConfig) -> Result<i32, CriError> {
+    let names = [&config.stop_signal, &image.stop_signal];
+    let Some(name) = names.into_iter().flatten().find(|name| !name.is_empty()) else { return Ok(signals::TERM) };
+    signals::parse(name).ok_or_else(|| CriError::Invalid(format!("unknown stop signal {name:?}")))
+}
+
+fn capabilities(security: &SecurityContext) -> Result<Vec<String>, CriError> {
+    let all = || wire::CAPABILITIES.iter().map(|name| (*name).to_owned());
+    if security.privileged {
+        return Ok(all().collect());
+    }
+    let added = named(&security.capabilities_add)?;
+    let dropped = named(&security.capabilities_drop)?;
+    let base: Vec<String> = if added.iter().any(|name| name == ALL) {
+        all().collect()
+    } else if dropped.iter().any(|name| name == ALL) {
+        Vec::new()
+    } else {
+        DEFAULT_CAPABILITIES.iter().map(|name| (*name).to_owned()).collect()
+    };
+    let kept = base.into_iter().filter(|name| !dropped.contains(name));
+    let mut result: Vec<String> = kept.chain(added.iter().filter(|name| *name != ALL).cloned()).collect();
+    result.sort();
+    result.dedup();
+    Ok(result)
+}
+
+const ALL: &str = "CAP_ALL";
+
+fn named(names: &[String]) -> Result<Vec<String>, CriError> {
+    let spell = |name: &String| {
+        let upper = name.to_ascii_uppercase();
+        let full = if upper.starts_with("CAP_") { upper } else { format!("CAP_{upper}") };
+        let known = full == ALL || wire::CAPABILITIES.contains(&full.as_str());
+        known.then_some(full).ok_or_else(|| CriError::Invalid(format!("unknown capability {name:?}")))
+    };
+    names.iter().map(spell).collect()
+}
+
+pub(crate) fn pid_namespace(mode: NamespaceMode) -> Result<wire::PidNamespace, CriError> {
+    match mode {
+        NamespaceMode::Container => Ok(wire::PidNamespace::Own),
+        NamespaceMode::Node => Ok(wire::PidNamespace::Host),
+        NamespaceMode::Pod => Err(CriError::Invalid("a shared process namespace is not supported yet".into())),
+    }
+}
+
+const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Docker's and containerd's fourteen.
+const DEFAULT_CAPABILITIES: [&str; 14] = [
+    "CAP_CHOWN",
+    "CAP_DAC_OVERRIDE",
+    "CAP_FSETID",
+    "CAP_FOWNER",
+    "CAP_MKNOD",
+    "CAP_NET_RAW",
+    "CAP_SETGID",
+    "CAP_SETUID",
+    "CAP_SETFCAP",
+    "CAP_SETPCAP",
+    "CAP_NET_BIND_SERVICE",
+    "CAP_SYS_CHROOT",
+    "CAP_KILL",
+    "CAP_AUDIT_WRITE",
+];
+
+#[cfg(test)]
+#[path = "launch/tests.rs"]
+mod tests;

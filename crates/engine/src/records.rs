@@ -1,0 +1,111 @@
+//! What the engine remembers on disk, so that a new one knows what the old one did.
+//!
+//! `<root>/sandboxes/<id>/sandbox.json` and, below it,
+//! `containers/<id>/container.json`. The shim adds `start.json` and
+//! `exit.json`. A directory without its record was never finished and goes.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use ambient::Timestamp;
+use cri::{ContainerConfig, ContainerId, SandboxConfig, SandboxId, SandboxState};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SandboxRecord {
+    pub(crate) id: SandboxId,
+    pub(crate) config: SandboxConfig,
+    pub(crate) state: SandboxState,
+    pub(crate) created_at: Timestamp,
+    pub(crate) ips: Vec<IpAddr>,
+    /// The host name its containers see.
+    pub(crate) hostname: String,
+    pub(crate) shim_pid: i32,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ContainerRecord {
+    pub(crate) id: ContainerId,
+    pub(crate) sandbox: SandboxId,
+    pub(crate) pod_uid: String,
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    pub(crate) created_at: Timestamp,
+    /// As given at creation.
+    pub(crate) image: String,
+    pub(crate) image_ref: String,
+    pub(crate) log_path: PathBuf,
+    pub(crate) stop_signal: i32,
+    /// Unpacked layers it stands on; they must stay while it does.
+    pub(crate) layers: Vec<PathBuf>,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) annotations: BTreeMap<String, String>,
+}
+
+impl ContainerRecord {
+    /// The parts that come straight from the configuration.
+    pub(crate) fn of(
+        id: ContainerId,
+        sandbox: &SandboxRecord,
+        config: &ContainerConfig,
+        created_at: Timestamp,
+    ) -> ContainerRecord {
+        ContainerRecord {
+            id,
+            sandbox: sandbox.id.clone(),
+            pod_uid: sandbox.config.meta.uid.clone(),
+            name: config.name.clone(),
+            attempt: config.attempt,
+            created_at,
+            image: config.image.clone(),
+            image_ref: String::new(),
+            log_path: sandbox.config.log_directory.join(&config.log_path),
+            stop_signal: crate::signals::TERM,
+            layers: Vec::new(),
+            labels: config.labels.clone(),
+            annotations: config.annotations.clone(),
+        }
+    }
+}
+
+pub(crate) const SANDBOX: &str = "sandbox.json";
+pub(crate) const CONTAINER: &str = "container.json";
+
+/// Where things of one sandbox are.
+#[derive(Debug, Clone)]
+pub(crate) struct Dirs {
+    root: PathBuf,
+    run: PathBuf,
+}
+
+impl Dirs {
+    pub(crate) fn new(root: &Path, run: &Path) -> Self {
+        Self { root: root.join("sandboxes"), run: run.join("shims") }
+    }
+
+    pub(crate) fn sandboxes(&self) -> &Path {
+        &self.root
+    }
+
+    pub(crate) fn runs(&self) -> &Path {
+        &self.run
+    }
+
+    pub(crate) fn sandbox(&self, id: &SandboxId) -> PathBuf {
+        self.root.join(id.as_str())
+    }
+
+    pub(crate) fn containers(&self, sandbox: &SandboxId) -> PathBuf {
+        self.sandbox(sandbox).join("containers")
+    }
+
+    pub(crate) fn container(&self, sandbox: &SandboxId, id: &ContainerId) -> PathBuf {
+        self.containers(sandbox).join(id.as_str())
+    }
+
+    /// Its socket's directory.
+    pub(crate) fn run(&self, id: &SandboxId) -> PathBuf {
+        self.run.join(id.as_str())
+    }
+}

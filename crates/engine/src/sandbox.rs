@@ -1,0 +1,233 @@
+//! The verbs on sandboxes: run, stop, remove.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cri::{CriError, NamespaceMode, SandboxConfig, SandboxId, SandboxState};
+use shim::record;
+use shim::wire::{self, Reply, Request};
+use tokio::sync::Mutex;
+
+use crate::cgroups::Devices;
+use crate::engine::{Inner, blocking};
+use crate::records::{self, SandboxRecord};
+use crate::shim_client::{self, Shim, Told};
+use crate::table::SandboxEntry;
+use crate::{etc, launch};
+
+impl Inner {
+    pub(crate) async fn run_sandbox(self: &Arc<Self>, config: SandboxConfig) -> Result<SandboxId, CriError> {
+        launch::pid_namespace(config.pid)?;
+        let cgroup = self.pod_cgroup(&config)?;
+        let id = SandboxId(self.ids.hex64());
+        let pod_uid = config.meta.uid.clone();
+        match self.make_sandbox(&id, config, cgroup.clone()).await {
+            Ok((record, shim)) => {
+                let entry = SandboxEntry { record, shim: Some(shim), gate: Arc::new(Mutex::new(())) };
+                self.table().sandboxes.insert(id.clone(), entry);
+                self.announce(&pod_uid);
+                Ok(id)
+            }
+            Err(error) => {
+                self.unmake_sandbox(&id, Some(cgroup)).await;
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn pod_cgroup(&self, config: &SandboxConfig) -> Result<PathBuf, CriError> {
+        self.cgroups.pod(&config.cgroup_parent).map_err(|error| CriError::Invalid(error.to_string()))
+    }
+
+    async fn make_sandbox(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        config: SandboxConfig,
+        cgroup: PathBuf,
+    ) -> Result<(SandboxRecord, Shim), CriError> {
+        let (inner, resources) = (self.clone(), config.resources.clone());
+        let limited = blocking(move || inner.cgroups.create(&cgroup, &resources, Devices::Inherit));
+        let is_host_network = config.network == NamespaceMode::Node;
+        let hostname = if config.hostname.is_empty() { node_name() } else { config.hostname.clone() };
+        let setup = wire::Setup {
+            sandbox: id.0.clone(),
+            network: !is_host_network,
+            ipc: config.ipc != NamespaceMode::Node,
+            hostname: (!is_host_network).then(|| hostname.clone()),
+        };
+        let (limited, shim) = tokio::join!(limited, self.start_shim(id, setup));
+        let (shim, shim_pid) = shim?;
+        limited?.map_err(|error| CriError::Failed(format!("failed to create pod cgroup: {error}")))?;
+        let ips = if is_host_network { Vec::new() } else { self.connect(id, shim_pid).await? };
+        let record = SandboxRecord {
+            id: id.clone(),
+            config,
+            state: SandboxState::Ready,
+            created_at: self.clock.now().wall,
+            ips,
+            hostname,
+            shim_pid,
+        };
+        let (dir, written) = (self.dirs.sandbox(id), record.clone());
+        let stored = blocking(move || {
+            fs::create_dir_all(dir.join("containers"))?;
+            etc::write(&dir, &written.config, &written.hostname, &written.ips)?;
+            record::write(&dir, records::SANDBOX, &written)
+        });
+        stored.await?.map_err(|error| CriError::Failed(format!("failed to record sandbox: {error}")))?;
+        Ok((record, shim))
+    }
+
+    async fn start_shim(self: &Arc<Self>, id: &SandboxId, setup: wire::Setup) -> Result<(Shim, i32), CriError> {
+        let failed = |error: std::io::Error| CriError::Failed(format!("failed to start sandbox monitor: {error}"));
+        let stream = shim_client::spawn(&self.program, id.as_str(), &self.dirs.run(id)).map_err(failed)?;
+        let shim = self.listen(id, stream).map_err(failed)?;
+        match shim.call(Request::Setup(setup)).await? {
+            Reply::Ready { pid, version: wire::VERSION } => Ok((shim, pid)),
+            other => Err(CriError::Failed(format!("sandbox monitor gave an unexpected answer: {other:?}"))),
+        }
+    }
+
+    /// Serves a shim's connection. The connection does not keep the engine alive.
+    pub(crate) fn listen(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        stream: std::os::unix::net::UnixStream,
+    ) -> std::io::Result<Shim> {
+        let (inner, id) = (Arc::downgrade(self), id.clone());
+        Shim::over(stream, move |told| {
+            let Some(inner) = inner.upgrade() else { return };
+            match told {
+                Told::Exited { container, exit } => inner.on_exit(&cri::ContainerId(container), exit),
+                Told::Gone => {
+                    let id = id.clone();
+                    tokio::spawn(async move { inner.on_shim_gone(&id).await });
+                }
+            }
+        })
+    }
+
+    async fn connect(&self, id: &SandboxId, shim_pid: i32) -> Result<Vec<IpAddr>, CriError> {
+        let netns = PathBuf::from(format!("/proc/{shim_pid}/ns/net"));
+        let attachment = self.network.attach(id, &netns).await;
+        let attachment = attachment
+            .map_err(|error| CriError::Failed(format!("failed to setup network for sandbox {:?}: {error}", id.0)))?;
+        Ok(vec![IpAddr::V4(attachment.address)])
+    }
+
+    /// Whatever of it was made goes; used for sandboxes nobody knows of.
+    pub(crate) async fn unmake_sandbox(self: &Arc<Self>, id: &SandboxId, cgroup: Option<PathBuf>) {
+        let run = self.dirs.run(id);
+        if let Ok(stream) = shim_client::reconnect(&run)
+            && let Ok(shim) = Shim::over(stream, |_| {})
+        {
+            // Not set up yet: it ends by itself when nobody is connected any more.
+            let _ = shim.call(Request::Shutdown).await;
+        }
+        if let Err(error) = self.network.detach(id).await {
+            tracing::warn!(%error, sandbox = %id, "network of an unfinished sandbox stays until the next start");
+        }
+        if let Some(cgroup) = cgroup
+            && !self.shares_cgroup(id, &cgroup)
+            && let Err(error) = self.clear_cgroup(&cgroup).await
+        {
+            tracing::warn!(%error, sandbox = %id, "cgroup of an unfinished sandbox stays until the next start");
+        }
+        for dir in [run, self.dirs.sandbox(id)] {
+            let _ = blocking(move || fs::remove_dir_all(dir)).await;
+        }
+    }
+
+    /// Does another sandbox (of the same pod) live in this cgroup?
+    fn shares_cgroup(&self, id: &SandboxId, cgroup: &std::path::Path) -> bool {
+        let table = self.table();
+        let others = table.sandboxes.values().filter(|entry| entry.record.id != *id);
+        others.into_iter().any(|entry| self.pod_cgroup(&entry.record.config).is_ok_and(|other| other == cgroup))
+    }
+
+    /// TC-053, TC-065: kills what still runs, records it, gives the network back.
+    pub(crate) async fn stop_sandbox(self: &Arc<Self>, id: &SandboxId) -> Result<(), CriError> {
+        let Some(gate) = self.gate(id) else { return Ok(()) };
+        let _alone = gate.lock().await;
+        self.stop_sandbox_alone(id).await
+    }
+
+    fn gate(&self, id: &SandboxId) -> Option<Arc<Mutex<()>>> {
+        self.table().sandboxes.get(id).map(|entry| entry.gate.clone())
+    }
+
+    async fn stop_sandbox_alone(self: &Arc<Self>, id: &SandboxId) -> Result<(), CriError> {
+        let shim = self.table().sandboxes.get(id).and_then(|entry| entry.shim.clone());
+        if let Some(shim) = shim {
+            // Every exit is told before the answer. A shim that is gone is handled as such.
+            if shim.call(Request::Shutdown).await.is_err() {
+                self.on_shim_gone(id).await;
+            }
+        }
+        self.network
+            .detach(id)
+            .await
+            .map_err(|error| CriError::Failed(format!("failed to tear down network: {error}")))?;
+        self.close_sandbox(id).await
+    }
+
+    /// Marks the sandbox as down, in the table and on disk.
+    pub(crate) async fn close_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let record = {
+            let mut table = self.table();
+            let Some(entry) = table.sandboxes.get_mut(id) else { return Ok(()) };
+            entry.shim = None;
+            if entry.record.state == SandboxState::NotReady {
+                return Ok(());
+            }
+            entry.record.state = SandboxState::NotReady;
+            entry.record.clone()
+        };
+        self.announce(&record.config.meta.uid);
+        let dir = self.dirs.sandbox(id);
+        let stored = blocking(move || record::write(&dir, records::SANDBOX, &record)).await?;
+        stored.map_err(|error| CriError::Failed(format!("failed to record sandbox: {error}")))
+    }
+
+    /// Stops it, then forgets it and its containers.
+    pub(crate) async fn remove_sandbox(self: &Arc<Self>, id: &SandboxId) -> Result<(), CriError> {
+        let Some(gate) = self.gate(id) else { return Ok(()) };
+        let _alone = gate.lock().await;
+        self.stop_sandbox_alone(id).await?;
+        let containers = self.table().of_sandbox(id);
+        for container in &containers {
+            self.drop_container(id, container).await?;
+        }
+        let Some(config) = self.table().sandboxes.get(id).map(|entry| entry.record.config.clone()) else {
+            return Ok(());
+        };
+        let cgroup = self.pod_cgroup(&config)?;
+        if !self.shares_cgroup(id, &cgroup) {
+            let cleared = self.clear_cgroup(&cgroup).await;
+            cleared.map_err(|error| CriError::Failed(format!("failed to remove pod cgroup: {error}")))?;
+        }
+        for dir in [self.dirs.run(id), self.dirs.sandbox(id)] {
+            remove_dir(dir).await?;
+        }
+        self.table().sandboxes.remove(id);
+        self.announce(&config.meta.uid);
+        Ok(())
+    }
+}
+
+/// Removes a directory; that it is gone already is fine.
+pub(crate) async fn remove_dir(dir: PathBuf) -> Result<(), CriError> {
+    let shown = dir.display().to_string();
+    match blocking(move || fs::remove_dir_all(dir)).await? {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(CriError::Failed(format!("failed to remove {shown}: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn node_name() -> String {
+    nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,163 @@
+//! Talking to the shims: start one, connect, ask, be told of exits.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream as StdUnixStream};
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use cri::CriError;
+use shim::wire::{self, Call, Exit, Fault, Message, Reply, Request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::sys::SealedProgram;
+
+/// A connection to one shim. Clones share it; it ends with the last one.
+#[derive(Debug, Clone)]
+pub(crate) struct Shim {
+    calls: mpsc::Sender<Pending>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    request: Request,
+    answer: oneshot::Sender<Reply>,
+}
+
+/// What a shim tells unasked.
+#[derive(Debug)]
+pub(crate) enum Told {
+    Exited {
+        container: String,
+        exit: Exit,
+    },
+    /// The process is gone, or has stopped making sense.
+    Gone,
+}
+
+/// Calls on their way to one shim; a pod has few containers.
+const CALLS_MAX: usize = 64;
+/// Longest wait for an answer. A start of a container takes milliseconds; a
+/// machine under heavy load may need seconds.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+const SOCKET: &str = "shim.sock";
+
+/// Starts a shim whose socket is in `run`, a new directory, and connects to it.
+pub(crate) fn spawn(program: &SealedProgram, id: &str, run: &Path) -> io::Result<StdUnixStream> {
+    DirBuilder::new().recursive(true).mode(0o700).create(run)?;
+    let dir = File::open(run)?;
+    let listener = UnixListener::bind(through(&dir))?;
+    fs::set_permissions(run.join(SOCKET), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    let log = fs::OpenOptions::new().append(true).create(true).open(run.join("shim.log"))?;
+    let mut child = tokio::process::Command::new(program.path())
+        .arg0("podium")
+        .args([shim::VERB, id])
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::from(OwnedFd::from(listener)))
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(log))
+        .spawn()?;
+    // Only so that it does not stay behind as a zombie; its connection tells when it is gone.
+    tokio::spawn(async move { child.wait().await });
+    StdUnixStream::connect(through(&dir))
+}
+
+/// Connects to a shim that an earlier engine started; `Err` if it is gone.
+pub(crate) fn reconnect(run: &Path) -> io::Result<StdUnixStream> {
+    StdUnixStream::connect(through(&File::open(run)?))
+}
+
+/// The socket by way of its directory's descriptor: the path of a socket is
+/// limited to 108 bytes, that of a run directory is not.
+fn through(dir: &File) -> String {
+    format!("/proc/self/fd/{}/{SOCKET}", dir.as_raw_fd())
+}
+
+impl Shim {
+    /// Serves the connection. `told` is called in order, before any answer
+    /// that the shim gave later.
+    pub(crate) fn over(stream: StdUnixStream, told: impl Fn(Told) + Send + Sync + 'static) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        let stream = UnixStream::from_std(stream)?;
+        let (calls, pending) = mpsc::channel(CALLS_MAX);
+        tokio::spawn(drive(stream, pending, told));
+        Ok(Self { calls })
+    }
+
+    /// Asks and waits for the answer.
+    pub(crate) async fn call(&self, request: Request) -> Result<Reply, CriError> {
+        let gone = || CriError::Failed("the sandbox's monitor process is gone".into());
+        let (answer, answered) = oneshot::channel();
+        self.calls.send(Pending { request, answer }).await.map_err(|_| gone())?;
+        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
+            Ok(Ok(Reply::Failed(fault))) => Err(refusal(fault)),
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(_)) => Err(gone()),
+            Err(_) => Err(CriError::Failed("the sandbox's monitor process does not answer".into())),
+        }
+    }
+}
+
+fn refusal(fault: Fault) -> CriError {
+    match fault {
+        Fault::Unknown => CriError::NotFound { what: "container", id: String::new() },
+        Fault::Start(message) => CriError::Failed(start_failure(&message)),
+        Fault::State(message) | Fault::Failed(message) => CriError::Failed(message),
+    }
+}
+
+/// How runc and containerd word it.
+pub(crate) fn start_failure(message: &str) -> String {
+    format!("unable to start container process: {message}")
+}
+
+async fn drive(mut stream: UnixStream, mut calls: mpsc::Receiver<Pending>, told: impl Fn(Told) + Send) {
+    let (mut reader, mut writer) = stream.split();
+    let mut waiting: BTreeMap<u64, oneshot::Sender<Reply>> = BTreeMap::new();
+    let mut buffer: Vec<u8> = Vec::new();
+    for seq in 0.. {
+        let pending = loop {
+            tokio::select! {
+                biased;
+                read = reader.read_buf(&mut buffer) => {
+                    if !matches!(read, Ok(1..)) || !absorb(&mut buffer, &mut waiting, &told) {
+                        return told(Told::Gone);
+                    }
+                }
+                pending = calls.recv() => break pending,
+            }
+        };
+        // The engine is done with this shim, which goes on without it.
+        let Some(Pending { request, answer }) = pending else { return };
+        let Ok(frame) = wire::frame(&Call { seq, request }) else { continue };
+        waiting.insert(seq, answer);
+        if writer.write_all(&frame).await.is_err() {
+            return told(Told::Gone);
+        }
+    }
+}
+
+/// Hands out every whole message; false when the other side talks nonsense.
+fn absorb(buffer: &mut Vec<u8>, waiting: &mut BTreeMap<u64, oneshot::Sender<Reply>>, told: &impl Fn(Told)) -> bool {
+    loop {
+        match wire::take::<Message>(buffer) {
+            Ok(Some(Message::Reply { seq, reply })) => {
+                if let Some(answer) = waiting.remove(&seq) {
+                    // Whoever asked may have stopped waiting.
+                    let _ = answer.send(reply);
+                }
+            }
+            Ok(Some(Message::Exited { container, exit })) => told(Told::Exited { container, exit }),
+            Ok(None) => return true,
+            Err(_) => return false,
+        }
+    }
+}

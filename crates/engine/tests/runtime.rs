@@ -1,0 +1,25 @@
+//! The embedded runtime through its contract, with real containers. Needs root.
+//!
+//! The binary runs itself again inside its own network, mount and process
+//! namespaces: whatever a test leaves running ends with it, also when it is
+//! killed.
+
+#[path = "runtime/world.rs"]
+mod world;
+
+#[path = "runtime/cases.rs"]
+mod cases;
+#[path = "runtime/confinement.rs"]
+mod confinement;
+#[path = "runtime/harness.rs"]
+mod harness;
+#[path = "runtime/restart.rs"]
+mod restart;
+
+fn main() -> std::process::ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    if args.next().is_some_and(|verb| verb == shim::VERB) {
+        shim::main(args);
+    }
+    harness::main(&[cases::CASES, restart::CASES, confinement::CASES].concat())
+}

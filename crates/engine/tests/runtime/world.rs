@@ -1,0 +1,296 @@
+//! One engine instance with a busybox image, and shorthands to use it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ambient::{Clock, Ids, Rng};
+use cri::{
+    Container, ContainerConfig, ContainerId, ContainerState, DnsConfig, NamespaceMode, PodMeta, Resources, Runtime,
+    SandboxConfig, SandboxId, SecurityContext,
+};
+use engine::{Config, Engine};
+use sha2::{Digest, Sha256};
+
+pub(crate) const IMAGE: &str = "docker.io/library/busybox:test";
+const LIMIT: Duration = Duration::from_secs(20);
+
+static WORLDS: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) config: Config,
+    pub(crate) engine: Arc<Engine>,
+}
+
+/// Runs a test body in a fresh instance, then takes it down and looks for leaks.
+pub(crate) fn check<F: Future<Output = ()>>(body: impl FnOnce(World) -> F) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let config = runtime.block_on(async {
+        let world = World::new().await;
+        let config = world.config.clone();
+        body(world).await;
+        config
+    });
+    runtime.block_on(async {
+        let engine = open(&config).await;
+        engine.destroy().await.unwrap();
+    });
+    assert_clean(&config);
+    let _ = fs::remove_dir_all(config.root.parent().unwrap());
+}
+
+pub(crate) async fn open(config: &Config) -> Arc<Engine> {
+    // The last engine's tasks let go of the state a moment after it is dropped.
+    let started = Instant::now();
+    loop {
+        match Engine::open(config.clone(), Clock::system(), Ids::new(Rng::from_os())).await {
+            Ok(engine) => return engine,
+            Err(error) if started.elapsed() > LIMIT => panic!("engine does not open: {error}"),
+            Err(_) => tokio::time::sleep(Duration::from_millis(2)).await,
+        }
+    }
+}
+
+impl World {
+    async fn new() -> Self {
+        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let instance = format!("podium-test-{}-{number}", crate::harness::run_number());
+        let dir = tempfile::tempdir().unwrap();
+        let config = Config {
+            root: dir.path().join("state"),
+            run_dir: dir.path().join("run"),
+            cgroup_root: instance.clone(),
+            bridge: format!("pt{number}"),
+            instance,
+            pod_cidr: (Ipv4Addr::new(10, 99, u8::try_from(number).unwrap(), 0), 24),
+            mtu: 1500,
+            shim_exe: std::env::current_exe().unwrap(),
+        };
+        let engine = open(&config).await;
+        engine.images().import(archive().as_slice(), None).unwrap();
+        World { dir, config, engine }
+    }
+
+    /// Drops the engine, as a crash would, and opens another one on its state.
+    pub(crate) async fn reopen(self) -> Self {
+        let World { dir, config, engine } = self;
+        drop(engine);
+        let engine = open(&config).await;
+        World { dir, config, engine }
+    }
+
+    pub(crate) fn sandbox_config(&self, uid: &str) -> SandboxConfig {
+        SandboxConfig {
+            meta: PodMeta { name: format!("pod-{uid}"), namespace: "default".into(), uid: uid.into(), attempt: 0 },
+            hostname: format!("host-{uid}"),
+            log_directory: self.dir.path().join("logs").join(uid),
+            cgroup_parent: format!("besteffort/pod{uid}"),
+            resources: Resources::default(),
+            dns: DnsConfig { servers: vec!["192.0.2.1".into()], ..DnsConfig::default() },
+            network: NamespaceMode::Pod,
+            pid: NamespaceMode::Container,
+            ipc: NamespaceMode::Pod,
+            labels: BTreeMap::from([("app".into(), uid.into())]),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) async fn sandbox(&self, uid: &str) -> SandboxId {
+        self.engine.run_sandbox(self.sandbox_config(uid)).await.unwrap()
+    }
+
+    pub(crate) async fn create(&self, sandbox: &SandboxId, config: ContainerConfig) -> ContainerId {
+        self.engine.create_container(sandbox, config).await.unwrap()
+    }
+
+    /// Creates and starts `sh -c script`.
+    pub(crate) async fn run(&self, sandbox: &SandboxId, name: &str, script: &str) -> ContainerId {
+        self.run_with(sandbox, shell(name, script)).await
+    }
+
+    pub(crate) async fn run_with(&self, sandbox: &SandboxId, config: ContainerConfig) -> ContainerId {
+        let id = self.create(sandbox, config).await;
+        self.engine.start_container(&id).await.unwrap();
+        id
+    }
+
+    pub(crate) async fn container(&self, id: &ContainerId) -> Container {
+        let all = self.engine.containers(None).await.unwrap();
+        all.into_iter().find(|container| container.id == *id).expect("the container is known")
+    }
+
+    /// Waits for the container's end.
+    pub(crate) async fn exit(&self, id: &ContainerId) -> Container {
+        self.until(id, "over", |container| matches!(container.state, ContainerState::Exited | ContainerState::Unknown))
+            .await
+    }
+
+    pub(crate) async fn until(&self, id: &ContainerId, what: &str, is: impl Fn(&Container) -> bool) -> Container {
+        use futures::StreamExt;
+        let mut events = self.engine.events();
+        let wait = async {
+            loop {
+                let container = self.container(id).await;
+                if is(&container) {
+                    return container;
+                }
+                events.next().await;
+            }
+        };
+        tokio::time::timeout(LIMIT, wait).await.unwrap_or_else(|_| panic!("container is not {what}"))
+    }
+
+    /// What the container has written so far, without the log format.
+    pub(crate) async fn output(&self, id: &ContainerId) -> String {
+        let path = self.container(id).await.log_path;
+        let log = fs::read_to_string(path).unwrap();
+        log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n").collect()
+    }
+
+    /// Runs a script to its end: exit code and output.
+    pub(crate) async fn outcome(&self, sandbox: &SandboxId, name: &str, script: &str) -> (i32, String) {
+        let id = self.run(sandbox, name, script).await;
+        let exit_code = self.exit(&id).await.exit_code;
+        (exit_code, self.output(&id).await)
+    }
+
+    /// Waits until the container's output has this line.
+    pub(crate) async fn says(&self, id: &ContainerId, line: &str) {
+        let started = Instant::now();
+        while !self.output(id).await.lines().any(|said| said == line) {
+            assert!(started.elapsed() < LIMIT, "{line:?} was never said: {:?}", self.output(id).await);
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
+    ContainerConfig {
+        name: name.into(),
+        attempt: 0,
+        image: IMAGE.into(),
+        command: vec!["sh".into(), "-c".into(), script.into()],
+        args: vec![],
+        working_dir: String::new(),
+        envs: vec![],
+        mounts: vec![],
+        log_path: format!("{name}/0.log").into(),
+        resources: Resources::default(),
+        security: SecurityContext::default(),
+        stop_signal: None,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        stdin: false,
+        tty: false,
+    }
+}
+
+/// A docker-archive with the machine's static busybox.
+fn archive() -> Vec<u8> {
+    let mut layer = tar::Builder::new(Vec::new());
+    let busybox = fs::read("/bin/busybox").expect("a static busybox is installed");
+    for dir in ["bin/", "etc/", "tmp/", "root/", "proc/", "sys/", "dev/"] {
+        append(&mut layer, dir, tar::EntryType::Directory, if dir == "tmp/" { 0o1777 } else { 0o755 }, b"", None);
+    }
+    append(&mut layer, "bin/busybox", tar::EntryType::Regular, 0o755, &busybox, None);
+    append(&mut layer, "bin/plain", tar::EntryType::Regular, 0o644, b"text", None);
+    for name in [
+        "sh", "sleep", "cat", "echo", "id", "ls", "pwd", "env", "hostname", "mount", "mknod", "unshare", "kill",
+        "chmod", "su", "grep", "touch", "dd", "trap", "ip", "stat", "true", "ps", "head", "ln", "mkdir", "rm",
+        "chroot",
+    ] {
+        append(&mut layer, &format!("bin/{name}"), tar::EntryType::Symlink, 0o777, b"", Some("busybox"));
+    }
+    let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/home/web:/bin/sh\n";
+    append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
+    append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
+    let layer = layer.into_inner().unwrap();
+    let config = format!(
+        r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
+            "rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
+        hex(&layer)
+    );
+    let config_name = format!("{}.json", hex(config.as_bytes()));
+    let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{IMAGE}"],"Layers":["layer.tar"]}}]"#);
+    let mut archive = tar::Builder::new(Vec::new());
+    append(&mut archive, &config_name, tar::EntryType::Regular, 0o644, config.as_bytes(), None);
+    append(&mut archive, "layer.tar", tar::EntryType::Regular, 0o644, &layer, None);
+    append(&mut archive, "manifest.json", tar::EntryType::Regular, 0o644, manifest.as_bytes(), None);
+    archive.into_inner().unwrap()
+}
+
+fn append(
+    tar: &mut tar::Builder<Vec<u8>>,
+    path: &str,
+    kind: tar::EntryType,
+    mode: u32,
+    content: &[u8],
+    link: Option<&str>,
+) {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(content.len() as u64);
+    match link {
+        Some(target) => tar.append_link(&mut header, path, target).unwrap(),
+        None => tar.append_data(&mut header, path, content).unwrap(),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// No process, no cgroup, no mount, no interface is left of the instance.
+fn assert_clean(config: &Config) {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let root = config.root.parent().unwrap().to_str().unwrap();
+    assert!(!mounts.contains(root), "mounts are left:\n{mounts}");
+    assert_eq!(cgroups_of(&config.cgroup_root), Vec::<PathBuf>::new(), "cgroups are left");
+    assert!(!Path::new("/sys/class/net").join(&config.bridge).exists(), "the bridge is left");
+    let started = Instant::now();
+    while let Some(left) = other_processes() {
+        assert!(started.elapsed() < LIMIT, "a process is left: {left}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Processes in our namespace other than this one; ended ones do not count.
+fn other_processes() -> Option<String> {
+    let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| *pid != 1).find_map(|pid| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
+        (state != 'Z' && state != 'X').then_some(stat)
+    })
+}
+
+fn cgroups_of(name: &str) -> Vec<PathBuf> {
+    let mount = Path::new("/sys/fs/cgroup");
+    let roots = fs::read_dir(mount).unwrap().flatten().map(|entry| entry.path()).chain([mount.to_owned()]);
+    roots.map(|root| root.join(name)).filter(|path| path.is_dir()).collect()
+}
+
+/// For a run that was cut short: what its instances left in the cgroup tree.
+pub(crate) fn remove_cgroups(run: u32) {
+    for number in 0..200 {
+        for path in cgroups_of(&format!("podium-test-{run}-{number}")) {
+            let _ = remove_tree(&path);
+        }
+    }
+}
+
+fn remove_tree(dir: &Path) -> std::io::Result<()> {
+    for entry in fs::read_dir(dir)?.flatten().filter(|entry| entry.path().is_dir()) {
+        remove_tree(&entry.path())?;
+    }
+    fs::remove_dir(dir)
+}

@@ -1,0 +1,61 @@
+//! What the shim does with a container's cgroup: list it, kill it, ask whether
+//! the OOM killer was there. Making it is the engine's work.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// SIGKILL to every process of the cgroup and those below it (TC-066).
+/// Returns how many there were.
+pub(crate) fn kill_all(members: &Path) -> usize {
+    // Version 2 kills the whole tree at once, forks included.
+    let _ = fs::write(members.join("cgroup.kill"), "1");
+    let pids = pids(members);
+    for pid in &pids {
+        // A process that is gone by now is what we want.
+        let _ = kill(*pid, Signal::SIGKILL);
+    }
+    pids.len()
+}
+
+/// The processes of the cgroup and those below it; none if it is gone.
+fn pids(members: &Path) -> Vec<Pid> {
+    let mut pids: Vec<Pid> = fs::read_to_string(members.join("cgroup.procs"))
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| line.parse().ok())
+        // Zero is how the kernel shows a process of a namespace we cannot see.
+        .filter(|pid| *pid > 0)
+        .map(Pid::from_raw)
+        .collect();
+    let Ok(entries) = fs::read_dir(members) else { return pids };
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        pids.extend(self::pids(&entry.path()));
+    }
+    pids
+}
+
+/// Whether the OOM killer has taken a process of the cgroup: the `oom_kill`
+/// line of `memory.events` (version 2) or `memory.oom_control` (version 1).
+pub(crate) fn oom_killed(file: Option<&Path>) -> bool {
+    file.map(fs::read_to_string).and_then(io::Result::ok).is_some_and(|text| oom_kills(&text) > 0)
+}
+
+fn oom_kills(text: &str) -> u64 {
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lc_063_oom_kills_are_read_from_both_cgroup_versions() {
+        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"), 2);
+        assert_eq!(oom_kills("low 0\nhigh 0\nmax 5\noom 1\noom_kill 1\noom_group_kill 0\n"), 1);
+        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\n"), 0);
+    }
+}

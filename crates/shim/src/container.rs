@@ -1,0 +1,346 @@
+//! One container's life as the shim sees it: made, started, ended, recorded.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::{Pid, pipe2};
+
+use crate::builder::{self, Ends, Outcome};
+use crate::executor::START_ERROR;
+use crate::log::{Log, Stream};
+use crate::wire::{self, Cgroup, ContainerSpec, Exit, Fault, Reply, Start};
+use crate::{cgroup, record, sys};
+
+/// Who waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) connection: u64,
+    pub(crate) seq: u64,
+}
+
+/// An answer and who waits for it.
+pub(crate) type Answer = (Asked, Reply);
+
+pub(crate) struct Container {
+    dir: PathBuf,
+    cgroup: Cgroup,
+    log: Log,
+    pub(crate) stdout: Stream,
+    pub(crate) stderr: Stream,
+    pub(crate) stage: Stage,
+    stopping: Stopping,
+}
+
+pub(crate) enum Stage {
+    Building {
+        builder: Pid,
+        report: File,
+        sync: File,
+        asked: Asked,
+    },
+    Created {
+        pid: Pid,
+        sync: File,
+    },
+    Starting {
+        pid: Pid,
+        sync: File,
+        at_ns: u64,
+        asked: Asked,
+    },
+    Running {
+        pid: Pid,
+        at_ns: u64,
+    },
+    /// Process 1 is gone; others may be left, and the record is not written.
+    Ending {
+        exit: Exit,
+        asked: Option<Asked>,
+    },
+    Over(Exit),
+}
+
+enum Stopping {
+    No,
+    /// Signalled; KILL to everything at this moment.
+    Until(Duration),
+    /// Killed; again at this moment, should anything have escaped.
+    Killed(Duration),
+}
+
+/// How soon a kill is repeated while something survives it.
+const KILL_AGAIN: Duration = Duration::from_millis(20);
+/// How soon a failed record is written again.
+const RECORD_AGAIN: Duration = Duration::from_secs(1);
+
+impl Container {
+    /// Starts making it; the answer comes when the builder has ended.
+    pub(crate) fn build(spec: &ContainerSpec, asked: Asked) -> Result<Self, Fault> {
+        let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
+        let log = Log::open(&spec.log).map_err(|error| failed("error opening log file", &error))?;
+        let plumbing = || -> io::Result<_> {
+            let (out, out_end) = pipe2(OFlag::O_CLOEXEC)?;
+            let (err, err_end) = pipe2(OFlag::O_CLOEXEC)?;
+            let (report, report_end) = pipe2(OFlag::O_CLOEXEC)?;
+            let (sync, sync_end) = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
+            for end in [&out, &err, &report, &sync] {
+                nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
+            }
+            let ends = Ends { stdout: out_end, stderr: err_end, sync: sync_end };
+            let builder = builder::spawn(spec, ends, report_end)?;
+            Ok((out, err, report, sync, builder))
+        };
+        let (out, err, report, sync, builder) =
+            plumbing().map_err(|error| failed("error starting container process", &error))?;
+        Ok(Self {
+            dir: spec.dir.clone(),
+            cgroup: spec.cgroup.clone(),
+            log,
+            stdout: Stream::new("stdout", out),
+            stderr: Stream::new("stderr", err),
+            stage: Stage::Building { builder, report: File::from(report), sync: File::from(sync), asked },
+            stopping: Stopping::No,
+        })
+    }
+
+    /// The builder has ended: `Ok` with the answer, `Err` when there is no container.
+    pub(crate) fn on_builder_ended(&mut self) -> Result<Answer, Answer> {
+        let placeholder = Stage::Over(never());
+        let Stage::Building { mut report, sync, asked, .. } = std::mem::replace(&mut self.stage, placeholder) else {
+            unreachable!("only a container under construction has a builder")
+        };
+        // One write, so one read; process 1 may still hold the pipe open.
+        let mut bytes = [0; 4096];
+        let length = report.read(&mut bytes).unwrap_or(0);
+        match serde_json::from_slice(&bytes[..length]) {
+            Ok(Outcome::Made { pid }) => {
+                self.stage = Stage::Created { pid: Pid::from_raw(pid), sync };
+                Ok((asked, Reply::Done))
+            }
+            Ok(Outcome::Failed(message)) => Err(self.given_up(asked, message)),
+            Err(_) => Err(self.given_up(asked, "error making container: the builder died".into())),
+        }
+    }
+
+    fn given_up(&self, asked: Asked, message: String) -> Answer {
+        cgroup::kill_all(&self.cgroup.members);
+        (asked, Reply::Failed(Fault::Failed(message)))
+    }
+
+    /// Executes the program. The start is on disk before that (at most once).
+    pub(crate) fn start(&mut self, asked: Asked) -> Option<Reply> {
+        let Stage::Created { .. } = &self.stage else {
+            return Some(Reply::Failed(Fault::State("container is not in created state".into())));
+        };
+        let at_ns = sys::wall_ns();
+        if let Err(error) = record::write(&self.dir, wire::START_RECORD, &Start { at_ns }) {
+            return Some(Reply::Failed(Fault::Failed(format!("error recording the start: {error}"))));
+        }
+        let Stage::Created { pid, mut sync } = std::mem::replace(&mut self.stage, Stage::Over(never())) else {
+            unreachable!("checked above")
+        };
+        // If process 1 is gone, its end is noticed by reaping it.
+        let _ = sync.write_all(b"s");
+        self.stage = Stage::Starting { pid, sync, at_ns, asked };
+        None
+    }
+
+    /// The start socket has something to say: the program runs, or why not.
+    pub(crate) fn on_sync(&mut self) -> Option<Answer> {
+        let Stage::Starting { pid, sync, at_ns, asked } = &mut self.stage else { return None };
+        let (pid, at_ns, asked) = (*pid, *at_ns, *asked);
+        let mut message = [0; 1024];
+        match sync.read(&mut message) {
+            Ok(0) => {
+                self.stage = Stage::Running { pid, at_ns };
+                Some((asked, Reply::Started { at_ns }))
+            }
+            Ok(length) => {
+                let message = String::from_utf8_lossy(&message[..length]).into_owned();
+                // It never ran, so it has no start; the answer comes when it is over.
+                let exit = Exit {
+                    code: START_ERROR,
+                    oom_killed: false,
+                    started_at_ns: None,
+                    finished_at_ns: sys::wall_ns(),
+                    start_error: Some(message),
+                };
+                self.stage = Stage::Ending { exit, asked: Some(asked) };
+                None
+            }
+            Err(_) => None,
+        }
+    }
+
+    /// Process 1 has ended.
+    pub(crate) fn on_init_ended(&mut self, code: i32) -> Option<Answer> {
+        let answer = self.on_sync();
+        let started_at_ns = match &self.stage {
+            Stage::Running { at_ns, .. } | Stage::Starting { at_ns, .. } => Some(*at_ns),
+            _ => None,
+        };
+        let asked = if let Stage::Starting { asked, .. } = &self.stage { Some(*asked) } else { None };
+        if !matches!(self.stage, Stage::Ending { .. }) {
+            let exit =
+                Exit { code, oom_killed: false, started_at_ns, finished_at_ns: sys::wall_ns(), start_error: None };
+            self.stage = Stage::Ending { exit, asked };
+        }
+        answer
+    }
+
+    /// TC-066: signal process 1 only, once; a later call can only bring the
+    /// deadline forward; no grace means KILL at once.
+    pub(crate) fn stop(&mut self, signal: i32, grace: Duration) -> Reply {
+        let pid = match &self.stage {
+            Stage::Building { .. } => return Reply::Failed(Fault::State("container is being created".into())),
+            Stage::Ending { .. } | Stage::Over(_) => return Reply::Done,
+            Stage::Created { .. } => None,
+            Stage::Starting { pid, .. } | Stage::Running { pid, .. } => Some(*pid),
+        };
+        let Some(pid) = pid.filter(|_| !grace.is_zero()) else {
+            self.kill_all();
+            return Reply::Done;
+        };
+        let deadline = sys::mono().saturating_add(grace);
+        match self.stopping {
+            Stopping::No => {
+                send(pid, signal);
+                self.stopping = Stopping::Until(deadline);
+            }
+            Stopping::Until(earlier) => self.stopping = Stopping::Until(earlier.min(deadline)),
+            Stopping::Killed(_) => {}
+        }
+        Reply::Done
+    }
+
+    pub(crate) fn signal(&self, signal: i32) -> Reply {
+        match &self.stage {
+            Stage::Starting { pid, .. } | Stage::Running { pid, .. } => {
+                send(*pid, signal);
+                Reply::Done
+            }
+            _ => Reply::Failed(Fault::State("container is not running".into())),
+        }
+    }
+
+    /// KILL to every process of the container, whoever started it.
+    pub(crate) fn kill_all(&mut self) {
+        if let Stage::Building { builder, .. } = &self.stage {
+            send(*builder, libc::SIGKILL);
+        }
+        if let Some(pid) = self.init() {
+            send(pid, libc::SIGKILL);
+        }
+        cgroup::kill_all(&self.cgroup.members);
+        self.stopping = Stopping::Killed(sys::mono() + KILL_AGAIN);
+    }
+
+    /// What is due by the clock; returns how long the shim may sleep.
+    pub(crate) fn tick(&mut self, now: Duration) -> Option<Duration> {
+        if matches!(self.stage, Stage::Over(_)) {
+            return None;
+        }
+        match self.stopping {
+            Stopping::Until(at) | Stopping::Killed(at) if at <= now => self.kill_all(),
+            _ => {}
+        }
+        match self.stopping {
+            Stopping::No => None,
+            Stopping::Until(at) | Stopping::Killed(at) => Some(at.saturating_sub(now)),
+        }
+    }
+
+    /// Ends what process 1 has left behind, then records the exit. `Ok` once
+    /// the record is on disk; `Err` with when to try again.
+    pub(crate) fn finish(&mut self, buffer: &mut [u8]) -> Result<(Exit, Option<Answer>), Duration> {
+        let Stage::Ending { exit, asked } = &mut self.stage else {
+            unreachable!("only an ending container is finished")
+        };
+        if cgroup::kill_all(&self.cgroup.members) > 0 {
+            return Err(Duration::from_millis(1));
+        }
+        for stream in [&mut self.stdout, &mut self.stderr] {
+            // A log that cannot be written must not keep the exit from being known.
+            let _ = stream.drain(&mut self.log, buffer, sys::wall_ns());
+        }
+        exit.oom_killed = cgroup::oom_killed(self.cgroup.oom.as_deref());
+        record::write(&self.dir, wire::EXIT_RECORD, exit).map_err(|_| RECORD_AGAIN)?;
+        let reply = match &exit.start_error {
+            Some(error) => Reply::Failed(Fault::Start(error.clone())),
+            None => Reply::Started { at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns) },
+        };
+        let (exit, answer) = (exit.clone(), asked.map(|asked| (asked, reply)));
+        self.stage = Stage::Over(exit.clone());
+        Ok((exit, answer))
+    }
+
+    pub(crate) fn pump(&mut self, which: Which, buffer: &mut [u8]) {
+        let stream = match which {
+            Which::Stdout => &mut self.stdout,
+            Which::Stderr => &mut self.stderr,
+        };
+        // A full disk must not stop the container's life; its lines are lost.
+        let _ = stream.pump(&mut self.log, buffer, sys::wall_ns());
+    }
+
+    pub(crate) fn reopen_log(&mut self) -> Reply {
+        match self.log.reopen() {
+            Ok(()) => Reply::Done,
+            Err(error) => Reply::Failed(Fault::Failed(format!("error opening log file: {error}"))),
+        }
+    }
+
+    pub(crate) fn init(&self) -> Option<Pid> {
+        match &self.stage {
+            Stage::Created { pid, .. } | Stage::Starting { pid, .. } | Stage::Running { pid, .. } => Some(*pid),
+            Stage::Building { .. } | Stage::Ending { .. } | Stage::Over(_) => None,
+        }
+    }
+
+    pub(crate) fn builder(&self) -> Option<Pid> {
+        if let Stage::Building { builder, .. } = &self.stage { Some(*builder) } else { None }
+    }
+
+    /// The start socket, while its answer is awaited.
+    pub(crate) fn sync(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        if let Stage::Starting { sync, .. } = &self.stage { Some(sync.as_fd()) } else { None }
+    }
+
+    pub(crate) fn shown(&self) -> wire::Stage {
+        match &self.stage {
+            Stage::Building { .. } => wire::Stage::Creating,
+            Stage::Created { .. } => wire::Stage::Created,
+            Stage::Starting { pid, at_ns, .. } | Stage::Running { pid, at_ns } => {
+                wire::Stage::Running { pid: pid.as_raw(), started_at_ns: *at_ns }
+            }
+            // Not told before its record is durable.
+            Stage::Ending { exit, .. } => {
+                wire::Stage::Running { pid: 0, started_at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns) }
+            }
+            Stage::Over(exit) => wire::Stage::Exited(exit.clone()),
+        }
+    }
+}
+
+/// Which output of a container.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Which {
+    Stdout,
+    Stderr,
+}
+
+fn send(pid: Pid, signal: i32) {
+    // The type of the safe call knows no real-time signals, which are allowed here (TC-076).
+    // SAFETY: sends a signal to a child that we have not reaped yet.
+    unsafe { libc::kill(pid.as_raw(), signal) };
+}
+
+/// Stands in for a stage while the real one is moved out.
+fn never() -> Exit {
+    Exit { code: 0, oom_killed: false, started_at_ns: None, finished_at_ns: 0, start_error: None }
+}

@@ -1,0 +1,138 @@
+//! The last steps before a container's program runs: wait for the start,
+//! install the seccomp filter, give up capabilities, execute.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::path::Path;
+
+use libcontainer::oci_spec::runtime::Spec;
+use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
+use nix::errno::Errno;
+use seccompiler::BpfProgram;
+
+use crate::sys;
+
+/// Exit code of a container whose program could not be executed (LC-063).
+pub(crate) const START_ERROR: i32 = 128;
+
+/// What libcontainer calls inside the finished container.
+#[derive(Clone)]
+pub(crate) struct Launch {
+    pub(crate) args: Vec<CString>,
+    pub(crate) env: Vec<CString>,
+    pub(crate) search_path: String,
+    pub(crate) no_new_privileges: bool,
+    /// Final capabilities as a bit mask.
+    pub(crate) capabilities: u64,
+    pub(crate) filters: Vec<BpfProgram>,
+    /// One end of a socket pair. A byte from the shim means start; it closes
+    /// with the execution, so that its end without a message means success.
+    pub(crate) sync: RawFd,
+}
+
+impl Executor for Launch {
+    fn exec(&self, _spec: &Spec) -> Result<(), ExecutorError> {
+        self.wait_for_start();
+        let problem = self.confine().err().unwrap_or_else(|| self.execute());
+        // SAFETY: `sync` was open when this process was forked and nobody here closes it.
+        let sync = unsafe { BorrowedFd::borrow_raw(self.sync) };
+        let _ = nix::unistd::write(sync, problem.as_bytes());
+        std::process::exit(START_ERROR)
+    }
+
+    fn validate(&self, _spec: &Spec) -> Result<(), ExecutorValidationError> {
+        // A missing program is a failed start, not a failed creation.
+        Ok(())
+    }
+
+    fn setup_envs(&self, _envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
+        // The environment is handed to execve as a whole.
+        Ok(())
+    }
+}
+
+impl Launch {
+    /// Blocks until the shim says so. If the shim dies first, nothing starts.
+    fn wait_for_start(&self) {
+        // SAFETY: as in `exec`.
+        let sync = unsafe { BorrowedFd::borrow_raw(self.sync) };
+        let mut byte = [0];
+        loop {
+            match nix::unistd::read(sync, &mut byte) {
+                Ok(1) => return,
+                Err(Errno::EINTR) => {}
+                Ok(_) | Err(_) => std::process::exit(START_ERROR),
+            }
+        }
+    }
+
+    /// Filter and capabilities; any failure means the program does not run.
+    fn confine(&self) -> Result<(), String> {
+        if self.no_new_privileges {
+            // Needs no privilege, so the filter can come last and be the tightest.
+            self.set_capabilities()?;
+            self.install_filters()
+        } else {
+            // Needs CAP_SYS_ADMIN, which goes right after.
+            self.install_filters()?;
+            self.set_capabilities()
+        }
+    }
+
+    fn install_filters(&self) -> Result<(), String> {
+        for filter in &self.filters {
+            sys::install_seccomp(filter).map_err(|error| format!("error installing seccomp filter: {error}"))?;
+        }
+        Ok(())
+    }
+
+    fn set_capabilities(&self) -> Result<(), String> {
+        let apply = || -> io::Result<()> {
+            sys::prctl_ambient_clear()?;
+            for number in (0..64).filter(|number| self.capabilities & (1 << number) == 0) {
+                if sys::has_capability_number(number) {
+                    sys::prctl(libc::PR_CAPBSET_DROP, number)?;
+                }
+            }
+            sys::set_capabilities(self.capabilities)
+        };
+        apply().map_err(|error| format!("error setting capabilities: {error}"))
+    }
+
+    /// Returns only with a message that says why it could not.
+    fn execute(&self) -> String {
+        let name = self.args[0].to_string_lossy().into_owned();
+        let failed = |errno: Errno| format!("exec: {name:?}: {}: unknown", describe(errno));
+        let run = |path: &CString| nix::unistd::execve(path, &self.args, &self.env).unwrap_err();
+        if name.contains('/') {
+            return match run(&self.args[0]) {
+                Errno::ENOENT if !Path::new(&name).exists() => {
+                    format!("exec: {name:?}: stat {name}: no such file or directory: unknown")
+                }
+                errno => failed(errno),
+            };
+        }
+        let mut denied = false;
+        for dir in self.search_path.split(':') {
+            let dir = if dir.is_empty() { "." } else { dir };
+            let Ok(path) = CString::new(format!("{dir}/{name}")) else { continue };
+            match run(&path) {
+                Errno::ENOENT | Errno::ENOTDIR => {}
+                Errno::EACCES => denied = true,
+                errno => return failed(errno),
+            }
+        }
+        if denied {
+            failed(Errno::EACCES)
+        } else {
+            format!("exec: {name:?}: executable file not found in $PATH: unknown")
+        }
+    }
+}
+
+/// The C library's words, in lower case as Go spells them.
+fn describe(errno: Errno) -> String {
+    errno.desc().to_lowercase()
+}

@@ -1,0 +1,187 @@
+//! Reading and making things inside a container's root from outside: always
+//! resolved as if that root were `/`, so that links cannot lead elsewhere (B5).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::sys::stat::{Mode, mkdirat};
+
+use crate::sys;
+use crate::wire::User;
+
+/// Longest `passwd` or `group` file that is read (CVE-2026-47262).
+const DATABASE_BYTES_MAX: u64 = 1 << 20;
+/// Links followed while a directory is made.
+const DEPTH_MAX: usize = 128;
+
+/// Makes a directory and its parents; what is there stays as it is.
+pub(crate) fn make_dirs(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let names: Vec<&OsStr> = path
+        .components()
+        .filter_map(|component| if let Component::Normal(name) = component { Some(name) } else { None })
+        .collect();
+    if names.len() > DEPTH_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "path too deep"));
+    }
+    let mut reached = PathBuf::from("/");
+    let mut parent = open_dir(root, &reached)?;
+    for name in names {
+        reached.push(name);
+        parent = match open_dir(root, &reached) {
+            Ok(dir) => dir,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
+                open_dir(root, &reached)?
+            }
+            Err(error) => return Err(error),
+        };
+    }
+    Ok(())
+}
+
+fn open_dir(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    sys::open_in_root(root, path, libc::O_PATH | libc::O_DIRECTORY)
+}
+
+/// A user as numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) home: String,
+}
+
+/// Who `user` is, by the container's own `passwd` and `group` files.
+pub(crate) fn identify(root: BorrowedFd<'_>, user: &User) -> Result<Identity, String> {
+    let passwd = database(root, "/etc/passwd").map_err(|error| format!("/etc/passwd: {error}"))?;
+    let group = database(root, "/etc/group").map_err(|error| format!("/etc/group: {error}"))?;
+    identity(user, &passwd, &group)
+}
+
+fn database(root: BorrowedFd<'_>, path: &str) -> io::Result<String> {
+    let file = match sys::open_in_root(root, Path::new(path), libc::O_RDONLY | libc::O_NONBLOCK) {
+        Ok(file) => File::from(file.as_fd().try_clone_to_owned()?),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR)) => return Ok(String::new()),
+        Err(error) => return Err(error),
+    };
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() > DATABASE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a plain file of reasonable size"));
+    }
+    let mut text = Vec::new();
+    file.take(DATABASE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn identity(user: &User, passwd: &str, group: &str) -> Result<Identity, String> {
+    let (user_name, group_name) = match user.name.split_once(':') {
+        Some((user, group)) => (user, Some(group)),
+        None => (user.name.as_str(), None),
+    };
+    let wanted = user.uid.map_or_else(|| user_name.to_owned(), |uid| uid.to_string());
+    let entry = find_user(passwd, &wanted);
+    let uid = match (user.uid, &entry) {
+        (Some(uid), _) => uid,
+        (None, Some(entry)) => entry.uid,
+        (None, None) if user_name.is_empty() => 0,
+        // Strictly a number that fits: anything else is nobody we know (CVE-2024-40635).
+        (None, None) => user_name
+            .parse()
+            .map_err(|_| format!("unable to find user {user_name}: no matching entries in passwd file"))?,
+    };
+    let image_gid = match group_name {
+        Some(name) if user.uid.is_none() => Some(find_group(group, name)?),
+        _ => None,
+    };
+    let gid = user.gid.or(image_gid).or(entry.as_ref().map(|entry| entry.gid)).unwrap_or(0);
+    let mut groups = user.groups.clone();
+    if let Some(entry) = &entry
+        && image_gid.is_none()
+    {
+        groups.extend(memberships(group, entry.name));
+    }
+    groups.push(gid);
+    groups.sort_unstable();
+    groups.dedup();
+    let home = entry.map_or("/", |entry| entry.home).to_owned();
+    Ok(Identity { uid, gid, groups, home })
+}
+
+struct Entry<'a> {
+    name: &'a str,
+    uid: u32,
+    gid: u32,
+    home: &'a str,
+}
+
+/// By name, or by number when no name matches.
+fn find_user<'a>(passwd: &'a str, wanted: &str) -> Option<Entry<'a>> {
+    let entries = || {
+        passwd.lines().filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, _password) = (fields.next()?, fields.next()?);
+            let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
+            let home = fields.nth(1).filter(|home| !home.is_empty()).unwrap_or("/");
+            Some(Entry { name, uid, gid, home })
+        })
+    };
+    let number: Option<u32> = if wanted.is_empty() { Some(0) } else { wanted.parse().ok() };
+    entries().find(|entry| entry.name == wanted).or_else(|| entries().find(|entry| Some(entry.uid) == number))
+}
+
+fn find_group(group: &str, wanted: &str) -> Result<u32, String> {
+    group
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(':');
+            let (name, gid) = (fields.next()?, fields.nth(1)?.parse::<u32>().ok()?);
+            Some((name, gid))
+        })
+        .find(|(name, _)| *name == wanted)
+        .map(|(_, gid)| gid)
+        .or_else(|| wanted.parse().ok())
+        .ok_or_else(|| format!("unable to find group {wanted}: no matching entries in group file"))
+}
+
+fn memberships<'a>(group: &'a str, user: &'a str) -> impl Iterator<Item = u32> + 'a {
+    group.lines().filter_map(move |line| {
+        let mut fields = line.split(':');
+        let gid = fields.nth(2)?.parse().ok()?;
+        fields.next()?.split(',').any(|member| member == user).then_some(gid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/var/www:/bin/sh\n";
+    const GROUP: &str = "root:x:0:\nwww:x:34:\nlogs:x:7:web,other\n";
+
+    fn check(name: &str, uid: Option<u32>) -> Result<(u32, u32, Vec<u32>, String), String> {
+        let user = User { name: name.into(), uid, gid: None, groups: vec![] };
+        identity(&user, PASSWD, GROUP).map(|id| (id.uid, id.gid, id.groups, id.home))
+    }
+
+    #[test]
+    fn image_users_are_found_by_name_and_by_number() {
+        assert_eq!(check("", None), Ok((0, 0, vec![0], "/root".into())));
+        assert_eq!(check("web", None), Ok((33, 34, vec![7, 34], "/var/www".into())));
+        assert_eq!(check("33", None), Ok((33, 34, vec![7, 34], "/var/www".into())));
+        assert_eq!(check("web:logs", None), Ok((33, 7, vec![7], "/var/www".into())));
+        assert_eq!(check("5:6", None), Ok((5, 6, vec![6], "/".into())));
+        assert_eq!(check("web", Some(1000)), Ok((1000, 0, vec![0], "/".into())));
+    }
+
+    #[test]
+    fn a_user_that_is_neither_known_nor_a_32_bit_number_is_refused() {
+        assert!(check("nobody", None).unwrap_err().contains("unable to find user nobody"));
+        assert!(check("4294967296", None).is_err());
+        assert!(check("-1", None).is_err());
+        assert!(check("web:nogroup", None).is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! Durable records: JSON files that are either wholly there or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Longest record that is read back.
+const RECORD_BYTES_MAX: u64 = 8 << 20;
+
+/// Writes `value` to `dir/name`: new file, fsync, rename, fsync of the
+/// directory. When this returns, a crash cannot take it back.
+pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
+    let fresh = dir.join(format!(".{name}.new"));
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    file.write_all(&serde_json::to_vec(value)?)?;
+    file.sync_data()?;
+    fs::rename(&fresh, dir.join(name))?;
+    File::open(dir)?.sync_all()
+}
+
+/// The record `dir/name`, `None` when it was never written.
+pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
+    let path = dir.join(name);
+    let length = match fs::metadata(&path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if length > RECORD_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "record too long"));
+    }
+    Ok(Some(serde_json::from_slice(&fs::read(path)?)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_replaced_as_a_whole_and_a_torn_one_is_an_error() {
+        let dir = std::env::temp_dir().join(format!("podium-record-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        assert_eq!(read::<Vec<u32>>(&dir, "r.json").unwrap(), None);
+        write(&dir, "r.json", &[1, 2]).unwrap();
+        write(&dir, "r.json", &[3]).unwrap();
+        assert_eq!(read::<Vec<u32>>(&dir, "r.json").unwrap(), Some(vec![3]));
+        fs::write(dir.join("r.json"), "[3").unwrap();
+        assert!(read::<Vec<u32>>(&dir, "r.json").is_err());
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

@@ -1,0 +1,373 @@
+//! The shim's loop: one thread that waits for the engine, for ended children,
+//! for container output and for deadlines.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::Pid;
+
+use crate::container::{Answer, Asked, Container, Stage, Which};
+use crate::log::LINE_BYTES_MAX;
+use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
+use crate::{sys, wire::ContainerSpec};
+
+/// Engines talking to one shim at a time: one, and room for a restarted one.
+const CONNECTIONS_MAX: usize = 8;
+/// Containers of one pod, dead ones not yet forgotten included.
+const CONTAINERS_MAX: usize = 1024;
+/// How long an engine may take to take an answer.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a shim waits for its first engine.
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Serves until the sandbox is shut down, or until its engine goes away
+/// before the sandbox was set up.
+pub(crate) fn run() -> io::Result<()> {
+    let listener = UnixListener::from(sys::take_stdin()?);
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    signals.thread_block()?;
+    let signals = SignalFd::with_flags(&signals, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+    // A session of its own: what is typed at the agent's terminal is not for pods.
+    nix::unistd::setsid().ok();
+    sys::prctl(libc::PR_SET_CHILD_SUBREAPER, 1)?;
+    sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
+    let mut server = Server {
+        listener,
+        signals,
+        connections: BTreeMap::new(),
+        connections_seen: 0,
+        is_set_up: false,
+        containers: BTreeMap::new(),
+        unclaimed: Vec::new(),
+        closing: None,
+        buffer: vec![0; LINE_BYTES_MAX],
+    };
+    while !server.is_over() {
+        server.turn()?;
+    }
+    Ok(())
+}
+
+struct Server {
+    listener: UnixListener,
+    signals: SignalFd,
+    connections: BTreeMap<u64, Connection>,
+    connections_seen: u64,
+    is_set_up: bool,
+    containers: BTreeMap<String, Container>,
+    /// Children that ended before their builder had named them.
+    unclaimed: Vec<(Pid, i32)>,
+    /// Who asked for the end.
+    closing: Option<Asked>,
+    buffer: Vec<u8>,
+}
+
+struct Connection {
+    stream: UnixStream,
+    received: Vec<u8>,
+}
+
+/// What a polled descriptor is for.
+enum Source {
+    Signals,
+    Listener,
+    Connection(u64),
+    Sync(String),
+    Output(String, Which),
+}
+
+impl Server {
+    fn is_over(&mut self) -> bool {
+        if let Some(asked) = self.closing {
+            let over = self.containers.values().all(|container| matches!(container.stage, Stage::Over(_)));
+            if over {
+                self.answer((asked, Reply::Done));
+            }
+            return over;
+        }
+        !self.is_set_up && self.connections_seen > 0 && self.connections.is_empty()
+    }
+
+    /// One wait and everything that became due.
+    fn turn(&mut self) -> io::Result<()> {
+        let timeout = self.tick();
+        let ready = self.wait(timeout)?;
+        if ready.is_empty() && !self.is_set_up && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "no engine came"));
+        }
+        for source in ready {
+            match source {
+                Source::Signals => self.reap(),
+                Source::Listener => self.accept(),
+                Source::Connection(id) => self.receive(id),
+                Source::Sync(id) => {
+                    let answer = self.containers.get_mut(&id).and_then(Container::on_sync);
+                    answer.into_iter().for_each(|answer| self.answer(answer));
+                }
+                Source::Output(id, which) => {
+                    if let Some(container) = self.containers.get_mut(&id) {
+                        container.pump(which, &mut self.buffer);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deadlines and unfinished ends; how long to sleep at most.
+    fn tick(&mut self) -> Duration {
+        let now = sys::mono();
+        let mut sleep = if self.is_set_up { Duration::MAX } else { SETUP_TIMEOUT };
+        let mut over = Vec::new();
+        for (id, container) in &mut self.containers {
+            if let Some(due) = container.tick(now) {
+                sleep = sleep.min(due);
+            }
+            // A failed start waits here until its process has been reaped.
+            if !matches!(container.stage, Stage::Ending { .. }) {
+                continue;
+            }
+            match container.finish(&mut self.buffer) {
+                Ok((exit, answer)) => over.push((id.clone(), exit, answer)),
+                Err(again) => sleep = sleep.min(again),
+            }
+        }
+        for (container, exit, answer) in over {
+            self.broadcast(&Message::Exited { container, exit });
+            answer.into_iter().for_each(|answer| self.answer(answer));
+        }
+        if self.closing.is_some() && self.containers.values().all(|c| matches!(c.stage, Stage::Over(_))) {
+            sleep = Duration::ZERO;
+        }
+        sleep
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<Vec<Source>> {
+        let mut sources = vec![Source::Signals, Source::Listener];
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        for (id, connection) in &self.connections {
+            sources.push(Source::Connection(*id));
+            fds.push(connection.stream.as_fd());
+        }
+        for (id, container) in &self.containers {
+            if let Some(fd) = container.sync() {
+                sources.push(Source::Sync(id.clone()));
+                fds.push(fd);
+            }
+            for (stream, which) in [(&container.stdout, Which::Stdout), (&container.stderr, Which::Stderr)] {
+                if let Some(fd) = stream.fd() {
+                    sources.push(Source::Output(id.clone(), which));
+                    fds.push(fd);
+                }
+            }
+        }
+        let mut fds: Vec<PollFd<'_>> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        // Rounded up: a wake-up before the deadline would spin until it.
+        let millis = timeout.as_micros().div_ceil(1000);
+        let timeout = PollTimeout::try_from(millis).unwrap_or(if timeout == Duration::MAX {
+            PollTimeout::NONE
+        } else {
+            PollTimeout::MAX
+        });
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let is_ready: Vec<bool> = fds.iter().map(|fd| fd.revents().is_some_and(|events| !events.is_empty())).collect();
+        Ok(sources.into_iter().zip(is_ready).filter(|(_, ready)| *ready).map(|(source, _)| source).collect())
+    }
+
+    /// Takes every ended child. TERM and the like are taken as well and
+    /// ignored: a shim ends with its sandbox, not with a session or a service.
+    fn reap(&mut self) {
+        while let Ok(Some(_)) = self.signals.read_signal() {}
+        let mut ended = std::mem::take(&mut self.unclaimed);
+        ended.extend(std::iter::from_fn(sys::reap_one));
+        // Builders first: they name the others.
+        ended.retain(|(pid, _)| !self.on_builder_ended(*pid));
+        for (pid, code) in ended {
+            if let Some(container) = self.containers.values_mut().find(|container| container.init() == Some(pid)) {
+                let answer = container.on_init_ended(code);
+                answer.into_iter().for_each(|answer| self.answer(answer));
+            } else if self.containers.values().any(|container| container.builder().is_some()) {
+                self.unclaimed.push((pid, code));
+            }
+        }
+    }
+
+    fn on_builder_ended(&mut self, pid: Pid) -> bool {
+        let Some((id, container)) = self.containers.iter_mut().find(|(_, c)| c.builder() == Some(pid)) else {
+            return false;
+        };
+        let id = id.clone();
+        let answer = container.on_builder_ended().unwrap_or_else(|refusal| {
+            self.containers.remove(&id);
+            refusal
+        });
+        if self.closing.is_some()
+            && let Some(container) = self.containers.get_mut(&id)
+        {
+            container.kill_all();
+        }
+        self.answer(answer);
+        true
+    }
+
+    fn accept(&mut self) {
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        let limited = stream.set_write_timeout(Some(SEND_TIMEOUT));
+        if limited.is_ok() && self.connections.len() < CONNECTIONS_MAX {
+            self.connections_seen += 1;
+            self.connections.insert(self.connections_seen, Connection { stream, received: Vec::new() });
+        }
+    }
+
+    fn receive(&mut self, id: u64) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let mut calls = Vec::new();
+        let intact = match connection.stream.read(&mut self.buffer) {
+            Ok(0) | Err(_) => false,
+            Ok(length) => {
+                connection.received.extend_from_slice(&self.buffer[..length]);
+                loop {
+                    match wire::take::<Call>(&mut connection.received) {
+                        Ok(Some(call)) => calls.push(call),
+                        Ok(None) => break connection.received.len() <= wire::FRAME_BYTES_MAX + 4,
+                        Err(_) => break false,
+                    }
+                }
+            }
+        };
+        if connection.received.is_empty() {
+            connection.received = Vec::new();
+        }
+        for Call { seq, request } in calls {
+            let asked = Asked { connection: id, seq };
+            let reply = self.handle(request, asked);
+            reply.into_iter().for_each(|reply| self.answer((asked, reply)));
+        }
+        if !intact {
+            self.connections.remove(&id);
+        }
+    }
+
+    /// The answer, unless it comes later.
+    fn handle(&mut self, request: Request, asked: Asked) -> Option<Reply> {
+        match request {
+            Request::Setup(setup) => Some(self.set_up(&setup)),
+            _ if !self.is_set_up => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
+            Request::State => {
+                let shown = |(id, container): (&String, &Container)| ContainerState {
+                    id: id.clone(),
+                    state: container.shown(),
+                };
+                Some(Reply::State(self.containers.iter().map(shown).collect()))
+            }
+            Request::Create(spec) => self.create(&spec, asked),
+            Request::Start { container } => self.with(&container, |container| container.start(asked)),
+            Request::Stop { container, signal, grace_ms } => {
+                let grace = Duration::from_millis(grace_ms);
+                self.with(&container, |container| Some(container.stop(signal, grace)))
+            }
+            Request::Signal { container, signal } => self.with(&container, |container| Some(container.signal(signal))),
+            Request::ReopenLog { container } => self.with(&container, |container| Some(container.reopen_log())),
+            Request::Forget { container } => Some(self.forget(&container)),
+            Request::Shutdown => {
+                self.containers.values_mut().for_each(Container::kill_all);
+                self.closing = Some(asked);
+                None
+            }
+        }
+    }
+
+    fn with(&mut self, id: &str, act: impl FnOnce(&mut Container) -> Option<Reply>) -> Option<Reply> {
+        match self.containers.get_mut(id) {
+            Some(container) => act(container),
+            None => Some(Reply::Failed(Fault::Unknown)),
+        }
+    }
+
+    fn set_up(&mut self, setup: &Setup) -> Reply {
+        if self.is_set_up {
+            return Reply::Failed(Fault::State("sandbox is set up already".into()));
+        }
+        match enter(setup) {
+            Ok(()) => {
+                self.is_set_up = true;
+                Reply::Ready { version: wire::VERSION, pid: Pid::this().as_raw() }
+            }
+            Err(error) => Reply::Failed(Fault::Failed(format!("error creating sandbox namespaces: {error}"))),
+        }
+    }
+
+    fn create(&mut self, spec: &ContainerSpec, asked: Asked) -> Option<Reply> {
+        if self.containers.contains_key(&spec.id) {
+            return Some(Reply::Failed(Fault::State("container exists already".into())));
+        }
+        if self.closing.is_some() || self.containers.len() >= CONTAINERS_MAX {
+            return Some(Reply::Failed(Fault::State("sandbox takes no more containers".into())));
+        }
+        match Container::build(spec, asked) {
+            Ok(container) => {
+                self.containers.insert(spec.id.clone(), container);
+                None
+            }
+            Err(fault) => Some(Reply::Failed(fault)),
+        }
+    }
+
+    fn forget(&mut self, id: &str) -> Reply {
+        match self.containers.get(id).map(|container| &container.stage) {
+            None => Reply::Failed(Fault::Unknown),
+            Some(Stage::Over(_)) => {
+                self.containers.remove(id);
+                Reply::Done
+            }
+            Some(_) => Reply::Failed(Fault::State("container is not over".into())),
+        }
+    }
+
+    fn answer(&mut self, (asked, reply): Answer) {
+        self.send(asked.connection, &Message::Reply { seq: asked.seq, reply });
+    }
+
+    fn broadcast(&mut self, message: &Message) {
+        for id in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.send(id, message);
+        }
+    }
+
+    /// Whoever does not take its messages is cut off; it will ask again.
+    fn send(&mut self, id: u64, message: &Message) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if wire::write(&mut connection.stream, message).is_err() {
+            self.connections.remove(&id);
+        }
+    }
+}
+
+/// Makes the namespaces the pod shares; its containers inherit them.
+fn enter(setup: &Setup) -> io::Result<()> {
+    let mut flags = CloneFlags::empty();
+    flags.set(CloneFlags::CLONE_NEWNET, setup.network);
+    flags.set(CloneFlags::CLONE_NEWIPC, setup.ipc);
+    flags.set(CloneFlags::CLONE_NEWUTS, setup.hostname.is_some());
+    unshare(flags)?;
+    if let Some(hostname) = &setup.hostname {
+        nix::unistd::sethostname(hostname)?;
+    }
+    if setup.network {
+        sys::loopback_up()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! From our container request to the OCI runtime configuration that
+//! libcontainer reads, with the defaults of Docker and containerd.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::inroot::Identity;
+use crate::wire::{CAPABILITIES, ContainerSpec, PidNamespace};
+
+/// The OCI configuration of a container whose root is mounted at `root`.
+pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, available: u64) -> Value {
+    // Two more than the program will have: the executor needs them to install
+    // the filter and to give the rest up, itself included.
+    let mask = (mask(&spec.capabilities) | bit("CAP_SYS_ADMIN") | bit("CAP_SETPCAP")) & available;
+    let capabilities = names(mask);
+    let mut namespaces = vec![json!({"type": "mount"}), json!({"type": "cgroup"})];
+    if spec.pid == PidNamespace::Own {
+        namespaces.push(json!({"type": "pid"}));
+    }
+    let (masked, readonly): (&[&str], &[&str]) =
+        if spec.privileged { (&[], &[]) } else { (MASKED_PATHS, READONLY_PATHS) };
+    json!({
+        "ociVersion": "1.0.2",
+        "process": {
+            "user": { "uid": identity.uid, "gid": identity.gid, "additionalGids": identity.groups },
+            "args": spec.args,
+            "cwd": spec.cwd,
+            "noNewPrivileges": spec.no_new_privileges,
+            "capabilities": {
+                "bounding": capabilities, "effective": capabilities, "permitted": capabilities,
+                "inheritable": [], "ambient": [],
+            },
+        },
+        "root": { "path": root, "readonly": spec.readonly_rootfs },
+        "mounts": mounts(spec),
+        "linux": {
+            "cgroupsPath": spec.cgroup.path,
+            "namespaces": namespaces,
+            "maskedPaths": masked,
+            "readonlyPaths": readonly,
+        },
+    })
+}
+
+fn mounts(spec: &ContainerSpec) -> Vec<Value> {
+    let access = if spec.privileged { "rw" } else { "ro" };
+    let mount = |destination: &str, kind: &str, options: &[&str]| json!({"destination": destination, "type": kind, "source": kind, "options": options});
+    let mut mounts = vec![
+        mount("/proc", "proc", &["nosuid", "noexec", "nodev"]),
+        mount("/dev", "tmpfs", &["nosuid", "strictatime", "mode=755", "size=65536k"]),
+        mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
+        mount("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
+        mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", access]),
+        mount("/sys/fs/cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", access]),
+    ];
+    if !spec.mounts.iter().any(|bind| bind.destination == Path::new("/dev/shm")) {
+        mounts.push(mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]));
+    }
+    let mut binds: Vec<_> = spec.mounts.iter().collect();
+    // Outer directories first, so that an inner mount is not hidden.
+    binds.sort_by_key(|bind| bind.destination.components().count());
+    mounts.extend(binds.into_iter().map(|bind| {
+        let access = if bind.readonly { "ro" } else { "rw" };
+        json!({
+            "destination": bind.destination, "type": "bind", "source": bind.source,
+            "options": ["rbind", "rprivate", access],
+        })
+    }));
+    mounts
+}
+
+/// The program's search path, from its own environment.
+pub(crate) fn search_path(env: &[String]) -> String {
+    let last = env.iter().rev().find_map(|entry| entry.strip_prefix("PATH="));
+    last.unwrap_or("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").to_owned()
+}
+
+/// Capability names as a bit mask; unknown names have no bit.
+pub(crate) fn mask(names: &[String]) -> u64 {
+    names.iter().fold(0, |mask, name| mask | bit(name))
+}
+
+fn bit(name: &str) -> u64 {
+    CAPABILITIES.iter().position(|known| *known == name).map_or(0, |number| 1 << number)
+}
+
+fn names(mask: u64) -> Vec<&'static str> {
+    CAPABILITIES.iter().enumerate().filter(|(number, _)| mask & (1 << number) != 0).map(|(_, name)| *name).collect()
+}
+
+/// Where the mounts of a container under construction live, below its
+/// directory: in a mount namespace that only it sees.
+pub(crate) fn stage(spec: &ContainerSpec) -> PathBuf {
+    spec.dir.join("mount")
+}
+
+const MASKED_PATHS: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+
+const READONLY_PATHS: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capability_names_and_numbers_agree_with_the_kernel() {
+        assert_eq!(mask(&["CAP_SYS_ADMIN".into(), "CAP_CHOWN".into(), "CAP_NOPE".into()]), (1 << 21) | 1);
+        assert_eq!(names((1 << 27) | (1 << 40)), ["CAP_MKNOD", "CAP_CHECKPOINT_RESTORE"]);
+    }
+
+    #[test]
+    fn the_last_path_of_the_environment_wins() {
+        assert_eq!(search_path(&["PATH=/a".into(), "X=1".into(), "PATH=/b:/c".into()]), "/b:/c");
+        assert!(search_path(&[]).contains("/usr/bin"));
+    }
+}

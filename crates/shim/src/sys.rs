@@ -1,0 +1,206 @@
+//! The system calls that no safe wrapper offers. Nothing here decides.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::unistd::Pid;
+
+/// Wall time in nanoseconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "the shim depends on no other crate of ours")]
+pub(crate) fn wall_ns() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Time since some fixed moment, never set back.
+pub(crate) fn mono() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid, writable timespec for the duration of the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Forks this process. The child runs `child` and ends with its result.
+pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    // SAFETY: the shim has one thread, so the child may allocate and lock.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
+            // SAFETY: ends the process without running the parent's exit handlers.
+            unsafe { libc::_exit(code) }
+        }
+        pid => Ok(Pid::from_raw(pid)),
+    }
+}
+
+/// One ended child and its exit code, 128 + n when signal n ended it; `None`
+/// when no more have ended.
+pub(crate) fn reap_one() -> Option<(Pid, i32)> {
+    let mut status = 0;
+    // SAFETY: `status` is a valid, writable int for the duration of the call.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
+    let code = if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
+    (pid > 0).then(|| (Pid::from_raw(pid), code))
+}
+
+/// Closes every descriptor from 3 up except those to keep.
+pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
+    let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).filter(|fd| *fd > 2).collect();
+    keep.sort_unstable();
+    let mut first = 3;
+    for fd in keep.into_iter().chain([u32::MAX]) {
+        if first < fd {
+            // SAFETY: closes descriptors this process will not use again; the caller keeps the rest.
+            let result = unsafe { libc::syscall(libc::SYS_close_range, first, fd - 1, 0) };
+            if result == -1 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        first = fd.saturating_add(1);
+    }
+    Ok(())
+}
+
+/// Moves descriptor 0 somewhere above 2 and puts `/dev/null` in its place and
+/// in that of descriptor 1.
+pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
+    // SAFETY: duplicates descriptor 0; the new one is owned by nobody else.
+    let listener = unsafe {
+        let fd = libc::fcntl(0, libc::F_DUPFD_CLOEXEC, 3);
+        if fd == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    let null = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())?;
+    nix::unistd::dup2_stdin(&null)?;
+    nix::unistd::dup2_stdout(&null)?;
+    Ok(listener)
+}
+
+/// One of the `prctl` options that take a number.
+pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
+    // SAFETY: only called with options whose arguments are plain numbers.
+    let result = unsafe { libc::prctl(option, value, 0, 0, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Brings the loopback device of the current network namespace up.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    // SAFETY: a plain socket call; the result is checked and owned once.
+    let socket = unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if fd == -1 {
+            return Err(io::Error::last_os_error());
+        }
+        OwnedFd::from_raw_fd(fd)
+    };
+    // SAFETY: an all-zero ifreq is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    request.ifr_name[0] = i8::try_from(b'l').unwrap_or(0) as libc::c_char;
+    request.ifr_name[1] = i8::try_from(b'o').unwrap_or(0) as libc::c_char;
+    request.ifr_ifru.ifru_flags = i16::try_from(libc::IFF_UP | libc::IFF_RUNNING).unwrap_or(0);
+    // SAFETY: `request` is a valid ifreq naming an interface, as SIOCSIFFLAGS expects.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as _, &raw const request) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Opens `path` as if `root` were the root directory, links and `..` included.
+pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let path = c_string(path.as_os_str())?;
+    // SAFETY: an all-zero open_how is a valid one.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = u64::from((flags | libc::O_CLOEXEC).unsigned_abs());
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: `path` and `how` are valid for the call and `how`'s size is given.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size_of::<libc::open_how>())
+    };
+    if fd == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Installs a seccomp filter without touching `no_new_privs`.
+pub(crate) fn install_seccomp(filter: &[seccompiler::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(filter.len()).map_err(io::Error::other)?,
+        filter: filter.as_ptr().cast_mut().cast(),
+    };
+    // SAFETY: `program` describes `filter`, whose elements have the kernel's
+    // sock_filter layout; the kernel only reads it.
+    let result = unsafe {
+        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0 as libc::c_ulong, &raw const program)
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[repr(C)]
+struct CapHeader {
+    version: u32,
+    pid: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct CapData {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+/// Sets effective and permitted capabilities; the inheritable set becomes
+/// empty, always (B5: inheritable capabilities have been a CVE in every runtime).
+pub(crate) fn set_capabilities(mask: u64) -> io::Result<()> {
+    const VERSION_3: u32 = 0x2008_0522;
+    let header = CapHeader { version: VERSION_3, pid: 0 };
+    let half = |bits: u64| u32::try_from(bits & 0xFFFF_FFFF).unwrap_or(0);
+    let data = [half(mask), half(mask >> 32)].map(|bits| CapData { effective: bits, permitted: bits, inheritable: 0 });
+    // SAFETY: header and both data elements are valid and laid out as version 3 wants them.
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the kernel knows this capability number.
+pub(crate) fn has_capability_number(number: u64) -> bool {
+    prctl_answer(libc::PR_CAPBSET_READ, number) >= 0
+}
+
+fn prctl_answer(option: i32, value: u64) -> i32 {
+    // SAFETY: PR_CAPBSET_READ takes a number and only reads.
+    unsafe { libc::prctl(option, value, 0, 0, 0) }
+}
+
+/// Gives a signal its default meaning again; children inherit ignored ones.
+pub(crate) fn default_signal(signal: i32) {
+    // SAFETY: installs no handler, only the default disposition.
+    unsafe { libc::signal(signal, libc::SIG_DFL) };
+}
+
+pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "contains a NUL byte"))
+}
+
+/// Empties the ambient capability set.
+pub(crate) fn prctl_ambient_clear() -> io::Result<()> {
+    // SAFETY: PR_CAP_AMBIENT_CLEAR_ALL takes no further arguments.
+    let result = unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// This process's permitted capabilities as a bit mask.
+pub(crate) fn permitted_capabilities() -> io::Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("CapPrm:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no CapPrm in /proc/self/status"))
+}
