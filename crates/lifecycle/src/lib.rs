@@ -55,6 +55,14 @@ mod attempts;
 
 mod backoff;
 
+mod restart_all;
+
+mod probes;
+
+mod hooks;
+
+mod kill;
+
 mod termination;
 
 mod view;
