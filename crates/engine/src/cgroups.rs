@@ -78,7 +78,15 @@ impl Cgroups {
                 (members, memory)
             }
         };
-        wire::Cgroup { path: Path::new("/").join(path), members, oom }
+        let every = self.roots().into_iter().map(|root| root.join(path)).collect();
+        wire::Cgroup { path: Path::new("/").join(path), members, oom, every }
+    }
+
+    fn roots(&self) -> Vec<&PathBuf> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
+            Layout::V2(root) => vec![root],
+        }
     }
 
     /// Makes the cgroup `path` and sets its limits. Again is fine.
@@ -114,11 +122,7 @@ impl Cgroups {
 
     /// Removes the cgroup `path` and those below it. What still has processes stays.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
-        let roots: Vec<&PathBuf> = match &self.layout {
-            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
-            Layout::V2(root) => vec![root],
-        };
-        roots.into_iter().try_for_each(|root| remove_tree(&root.join(path)))
+        self.roots().into_iter().try_for_each(|root| remove_tree(&root.join(path)))
     }
 
     /// Cgroups of the instance as a whole.

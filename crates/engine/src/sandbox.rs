@@ -69,6 +69,7 @@ impl Inner {
             ips,
             hostname,
             shim_pid,
+            shim_version: wire::VERSION,
         };
         let (dir, written) = (self.dirs.sandbox(id), record.clone());
         let stored = blocking(move || {

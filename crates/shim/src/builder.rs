@@ -20,8 +20,10 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Launch;
+use crate::inroot::Identity;
+use crate::profile::Profile;
 use crate::wire::ContainerSpec;
-use crate::{inroot, seccomp, spec, sys};
+use crate::{inroot, spec, sys};
 
 /// The container's ends of its pipes.
 pub(crate) struct Ends {
@@ -34,19 +36,22 @@ pub(crate) struct Ends {
 /// What the child says before it ends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    Made { pid: i32 },
+    Made { pid: i32, identity: Identity },
     Failed(String),
 }
 
-/// A message must fit into a pipe in one piece.
+/// What the child says must fit into a pipe: it is read after its end.
+pub(crate) const REPORT_BYTES_MAX: usize = 60 << 10;
 const MESSAGE_BYTES_MAX: usize = 3 << 10;
+/// So that they fit as well.
+const GROUPS_MAX: usize = 4096;
 
 /// Starts making a container. `report` takes one [`Outcome`].
 pub(crate) fn spawn(container: &ContainerSpec, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
     sys::fork(move || {
         let mut report = File::from(report);
         let outcome = match build(container, ends, &report) {
-            Ok(pid) => Outcome::Made { pid },
+            Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
                 Outcome::Failed(message)
@@ -57,23 +62,27 @@ pub(crate) fn spawn(container: &ContainerSpec, ends: Ends, report: OwnedFd) -> i
     })
 }
 
-fn build(container: &ContainerSpec, ends: Ends, report: &File) -> Result<i32, String> {
+fn build(container: &ContainerSpec, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
     isolate(container, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
     let stage = spec::stage(container);
     mount_root(container, &stage)?;
     let root_path = stage.join("root");
     let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
+    if identity.groups.len() > GROUPS_MAX {
+        return Err(format!("more than {GROUPS_MAX} supplementary groups"));
+    }
     inroot::make_dirs(root.as_fd(), &container.cwd)
         .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
     let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
     let config = spec::oci(container, &identity, &root_path, available);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
-    let launch = launch(container, &ends, &identity.home, available)?;
+    let profile = Profile::of(container);
+    let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
     drop(root);
     let pid = run_libcontainer(container, &stage, launch, ends)?;
     release(&stage, &container.id).map_err(|error| format!("error releasing container process: {error}"))?;
-    Ok(pid)
+    Ok((pid, identity))
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signal settings, mounts.
@@ -83,19 +92,10 @@ fn isolate(container: &ContainerSpec, ends: &Ends, report: &File) -> io::Result<
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signal(libc::SIGPIPE);
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
-    set_oom_score(container.oom_score_adj)?;
+    sys::set_oom_score(container.oom_score_adj)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_SLAVE | MsFlags::MS_REC, None::<&str>)?;
     Ok(())
-}
-
-/// Lowering it takes CAP_SYS_RESOURCE, which a machine may withhold: then the
-/// container is killed earlier than wished, which is no reason not to run it.
-fn set_oom_score(value: i32) -> io::Result<()> {
-    match fs::write("/proc/self/oom_score_adj", value.to_string()) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        result => result,
-    }
 }
 
 /// A small memory file system for libcontainer's own files, and the root below it.
@@ -117,29 +117,6 @@ fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
         nix::unistd::chdir("/")
     };
     overlay().map_err(|error| format!("error mounting container root: {error}"))
-}
-
-fn launch(container: &ContainerSpec, ends: &Ends, home: &str, available: u64) -> Result<Launch, String> {
-    let c_strings = |texts: &[String]| {
-        let strings = texts.iter().map(|text| sys::c_string(text.as_ref()));
-        strings.collect::<io::Result<Vec<_>>>().map_err(|error| error.to_string())
-    };
-    if container.args.is_empty() {
-        return Err("no command specified".into());
-    }
-    let mut env = c_strings(&container.env)?;
-    if !container.env.iter().any(|entry| entry.starts_with("HOME=")) {
-        env.extend(c_strings(&[format!("HOME={home}")])?);
-    }
-    Ok(Launch {
-        args: c_strings(&container.args)?,
-        env,
-        search_path: spec::search_path(&container.env),
-        no_new_privileges: container.no_new_privileges,
-        capabilities: spec::mask(&container.capabilities) & available,
-        filters: seccomp::filters(&container.seccomp, &container.capabilities)?,
-        sync: ends.sync.as_raw_fd(),
-    })
 }
 
 fn run_libcontainer(container: &ContainerSpec, stage: &Path, launch: Launch, ends: Ends) -> Result<i32, String> {

@@ -14,6 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::container::{Answer, Asked, Container, Stage, Which};
+use crate::exec::{Execs, Order};
 use crate::log::LINE_BYTES_MAX;
 use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
 use crate::{sys, wire::ContainerSpec};
@@ -48,6 +49,7 @@ pub(crate) fn run() -> io::Result<()> {
         connections_seen: 0,
         is_set_up: false,
         containers: BTreeMap::new(),
+        execs: Execs::default(),
         unclaimed: Vec::new(),
         closing: None,
         buffer: vec![0; LINE_BYTES_MAX],
@@ -65,6 +67,7 @@ struct Server {
     connections_seen: u64,
     is_set_up: bool,
     containers: BTreeMap<String, Container>,
+    execs: Execs,
     /// Children that ended before their builder had named them.
     unclaimed: Vec<(Pid, i32)>,
     /// Who asked for the end.
@@ -84,6 +87,7 @@ enum Source {
     Connection(u64),
     Sync(String),
     Output(String, Which),
+    ExecOutput(Pid, Which),
 }
 
 impl Server {
@@ -119,6 +123,7 @@ impl Server {
                         container.pump(which, &mut self.buffer);
                     }
                 }
+                Source::ExecOutput(pid, which) => self.execs.pump(pid, which, &mut self.buffer),
             }
         }
         Ok(())
@@ -128,6 +133,9 @@ impl Server {
     fn tick(&mut self) -> Duration {
         let now = sys::mono();
         let mut sleep = if self.is_set_up { Duration::MAX } else { SETUP_TIMEOUT };
+        let (answers, due) = self.execs.tick(now);
+        answers.into_iter().for_each(|answer| self.answer(answer));
+        sleep = sleep.min(due.unwrap_or(Duration::MAX));
         let mut over = Vec::new();
         for (id, container) in &mut self.containers {
             if let Some(due) = container.tick(now) {
@@ -137,12 +145,18 @@ impl Server {
             if !matches!(container.stage, Stage::Ending { .. }) {
                 continue;
             }
+            // TC-066: commands end with their container. Reaping them wakes us.
+            if self.execs.end_all_of(id) > 0 {
+                continue;
+            }
             match container.finish(&mut self.buffer) {
                 Ok((exit, answer)) => over.push((id.clone(), exit, answer)),
                 Err(again) => sleep = sleep.min(again),
             }
         }
         for (container, exit, answer) in over {
+            let ended = self.execs.forget(&container);
+            ended.into_iter().for_each(|answer| self.answer(answer));
             self.broadcast(&Message::Exited { container, exit });
             answer.into_iter().for_each(|answer| self.answer(answer));
         }
@@ -171,6 +185,10 @@ impl Server {
                 }
             }
         }
+        for ((pid, which), fd) in self.execs.outputs() {
+            sources.push(Source::ExecOutput(pid, which));
+            fds.push(fd);
+        }
         let mut fds: Vec<PollFd<'_>> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up: a wake-up before the deadline would spin until it.
         let millis = timeout.as_micros().div_ceil(1000);
@@ -196,7 +214,10 @@ impl Server {
         // Builders first: they name the others.
         ended.retain(|(pid, _)| !self.on_builder_ended(*pid));
         for (pid, code) in ended {
-            if let Some(container) = self.containers.values_mut().find(|container| container.init() == Some(pid)) {
+            if let Some(answer) = self.execs.on_ended(pid, code, &mut self.buffer) {
+                answer.into_iter().for_each(|answer| self.answer(answer));
+            } else if let Some(container) = self.containers.values_mut().find(|container| container.init() == Some(pid))
+            {
                 let answer = container.on_init_ended(code);
                 answer.into_iter().for_each(|answer| self.answer(answer));
             } else if self.containers.values().any(|container| container.builder().is_some()) {
@@ -240,7 +261,7 @@ impl Server {
             Ok(length) => {
                 connection.received.extend_from_slice(&self.buffer[..length]);
                 loop {
-                    match wire::take::<Call>(&mut connection.received) {
+                    match wire::take_call(&mut connection.received) {
                         Ok(Some(call)) => calls.push(call),
                         Ok(None) => break connection.received.len() <= wire::FRAME_BYTES_MAX + 4,
                         Err(_) => break false,
@@ -251,14 +272,24 @@ impl Server {
         if connection.received.is_empty() {
             connection.received = Vec::new();
         }
-        for Call { seq, request } in calls {
-            let asked = Asked { connection: id, seq };
-            let reply = self.handle(request, asked);
+        for call in calls {
+            let (asked, reply) = match call {
+                Ok(Call { seq, request }) => {
+                    let asked = Asked { connection: id, seq };
+                    (asked, self.handle(request, asked))
+                }
+                Err(seq) => (Asked { connection: id, seq }, Some(Reply::Failed(Fault::Unsupported))),
+            };
             reply.into_iter().for_each(|reply| self.answer((asked, reply)));
         }
         if !intact {
-            self.connections.remove(&id);
+            self.disconnect(id);
         }
+    }
+
+    fn disconnect(&mut self, id: u64) {
+        self.connections.remove(&id);
+        self.execs.abandon(id);
     }
 
     /// The answer, unless it comes later.
@@ -281,6 +312,14 @@ impl Server {
             }
             Request::Signal { container, signal } => self.with(&container, |container| Some(container.signal(signal))),
             Request::ReopenLog { container } => self.with(&container, |container| Some(container.reopen_log())),
+            Request::Exec { container, command, timeout_ms, exec } => {
+                let timeout = timeout_ms.map(Duration::from_millis);
+                self.exec(Order { number: exec, container, asked, timeout }, &command)
+            }
+            Request::Abort { exec } => {
+                self.execs.abort(asked.connection, exec);
+                Some(Reply::Done)
+            }
             Request::Forget { container } => Some(self.forget(&container)),
             Request::Shutdown => {
                 self.containers.values_mut().for_each(Container::kill_all);
@@ -326,6 +365,14 @@ impl Server {
         }
     }
 
+    fn exec(&mut self, order: Order, command: &[String]) -> Option<Reply> {
+        let Some(container) = self.containers.get(&order.container) else {
+            return Some(Reply::Failed(Fault::Unknown));
+        };
+        let started = container.entry(command).and_then(|entry| self.execs.start(order, entry));
+        started.err().map(Reply::Failed)
+    }
+
     fn forget(&mut self, id: &str) -> Reply {
         match self.containers.get(id).map(|container| &container.stage) {
             None => Reply::Failed(Fault::Unknown),
@@ -351,7 +398,7 @@ impl Server {
     fn send(&mut self, id: u64, message: &Message) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if wire::write(&mut connection.stream, message).is_err() {
-            self.connections.remove(&id);
+            self.disconnect(id);
         }
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn mask(names: &[String]) -> u64 {
     names.iter().fold(0, |mask, name| mask | bit(name))
 }
 
-fn bit(name: &str) -> u64 {
+pub(crate) fn bit(name: &str) -> u64 {
     CAPABILITIES.iter().position(|known| *known == name).map_or(0, |number| 1 << number)
 }
 

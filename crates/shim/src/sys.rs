@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use nix::sched::{CloneFlags, setns};
 use nix::unistd::Pid;
 
 /// Wall time in nanoseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "the shim depends on no other crate of ours")]
 pub(crate) fn wall_ns() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -36,6 +36,42 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
             unsafe { libc::_exit(code) }
         }
         pid => Ok(Pid::from_raw(pid)),
+    }
+}
+
+/// Forks this process as [`fork`] does; the child is born in the PID namespace
+/// of the process behind `pidfd`. Our own later children are not.
+pub(crate) fn fork_into(pidfd: BorrowedFd<'_>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    let own = std::fs::File::open("/proc/self/ns/pid")?;
+    setns(pidfd, CloneFlags::CLONE_NEWPID)?;
+    let forked = fork(child);
+    if let Err(error) = setns(&own, CloneFlags::CLONE_NEWPID) {
+        // Whatever we made from now on would be born in the wrong container.
+        eprintln!("shim: own PID namespace is lost: {error}");
+        std::process::abort();
+    }
+    forked
+}
+
+/// A descriptor for a child that has not been reaped.
+pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers; the result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    if fd == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// How early the kernel chooses this process when memory is short. Lowering it
+/// takes CAP_SYS_RESOURCE, which a machine may withhold: then the container is
+/// killed earlier than wished, which is no reason not to run it.
+pub(crate) fn set_oom_score(value: i32) -> io::Result<()> {
+    match std::fs::write("/proc/self/oom_score_adj", value.to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        result => result,
     }
 }
 
