@@ -1,6 +1,6 @@
 //! The system calls that no safe wrapper offers. Nothing here decides.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -88,6 +88,13 @@ pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
 pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
     // SAFETY: only called with options whose arguments are plain numbers.
     let result = unsafe { libc::prctl(option, value, 0, 0, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The name process lists show.
+pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
+    // SAFETY: PR_SET_NAME reads at most 16 bytes of a terminated string.
+    let result = unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
