@@ -187,10 +187,17 @@ fn prctl_answer(option: i32, value: u64) -> i32 {
     unsafe { libc::prctl(option, value, 0, 0, 0) }
 }
 
-/// Gives a signal its default meaning again; children inherit ignored ones.
-pub(crate) fn default_signal(signal: i32) {
-    // SAFETY: installs no handler, only the default disposition.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
+/// Gives every signal its default meaning again: ignored ones would stay
+/// ignored in the program, those the C library hides from us included.
+pub(crate) fn default_signals() {
+    // Handler, flags, restorer and mask of the kernel's own structure.
+    let default = [0_u64; 4];
+    for signal in 1..=64 {
+        // SAFETY: installs the default disposition; `default` is at least as
+        // large as the kernel's structure and the set is 8 bytes long. KILL
+        // and STOP are refused, which is harmless.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null::<u64>(), 8) };
+    }
 }
 
 pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {

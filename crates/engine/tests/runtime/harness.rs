@@ -33,6 +33,9 @@ pub(crate) fn main(cases: &[Case]) -> ExitCode {
     if std::env::var_os(INSIDE).is_none() {
         return outside(&args);
     }
+    if has("--bench") {
+        return inside(&[("bench", crate::bench::run)]);
+    }
     inside(&chosen)
 }
 
