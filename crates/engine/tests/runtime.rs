@@ -7,10 +7,14 @@
 #[path = "runtime/world.rs"]
 mod world;
 
+#[path = "runtime/bench.rs"]
+mod bench;
 #[path = "runtime/cases.rs"]
 mod cases;
 #[path = "runtime/confinement.rs"]
 mod confinement;
+#[path = "runtime/exec.rs"]
+mod exec;
 #[path = "runtime/harness.rs"]
 mod harness;
 #[path = "runtime/restart.rs"]
@@ -21,5 +25,5 @@ fn main() -> std::process::ExitCode {
     if args.next().is_some_and(|verb| verb == shim::VERB) {
         shim::main(args);
     }
-    harness::main(&[cases::CASES, restart::CASES, confinement::CASES].concat())
+    harness::main(&[cases::CASES, restart::CASES, confinement::CASES, exec::CASES].concat())
 }

@@ -75,7 +75,7 @@ fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
     nix::unistd::setsid()?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    sys::default_signal(libc::SIGPIPE);
+    sys::default_signals();
     Ok(())
 }
 

@@ -168,6 +168,9 @@ pub struct Cgroup {
     pub members: PathBuf,
     /// The file with an `oom_kill N` line.
     pub oom: Option<PathBuf>,
+    /// Version 1: what the container sees below `/sys/fs/cgroup`, by name.
+    /// Empty means version 2.
+    pub hierarchies: Vec<(String, PathBuf)>,
     /// Its directory in every hierarchy: what a process that joins the
     /// container later has to enter, one by one.
     #[serde(default)]
