@@ -66,7 +66,7 @@ impl Execs {
         if self.0.iter().filter(|exec| !exec.is_over()).count() >= RUNNING_MAX {
             return Err(Fault::Failed("too many commands run in this sandbox".into()));
         }
-        entry.own_cgroup = own_cgroup(&entry.profile.cgroup.members);
+        entry.own_cgroup = self.own_cgroup(&entry.profile.cgroup.members);
         match spawn(&entry) {
             Ok((pid, [stdout, stderr, problem])) => {
                 self.0.push(Exec {
@@ -94,6 +94,21 @@ impl Execs {
                 Err(Fault::Failed(format!("error starting process: {error}")))
             }
         }
+    }
+
+    /// A new cgroup below the container's, so that all a command starts can be
+    /// found. Where that is impossible its process group has to do.
+    fn own_cgroup(&self, members: &Path) -> Option<PathBuf> {
+        let names = (0..CGROUPS_MAX).map(|number| members.join(format!("exec-{number}")));
+        // One that is ours may still be empty because its command has not got there yet.
+        let mut free = names.filter(|dir| !self.0.iter().any(|exec| exec.cgroup.as_ref() == Some(dir)));
+        free.find(|dir| match fs::create_dir(dir) {
+            // An earlier command left it because something lived there. If that is gone, so is it now.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_dir(dir).is_ok() && fs::create_dir(dir).is_ok()
+            }
+            made => made.is_ok(),
+        })
     }
 
     /// A child has ended; `None` if it was no command.
@@ -209,7 +224,7 @@ impl Execs {
             let goes = exec.is_over() && (is_silent || left > LEFT_MAX);
             if goes {
                 left -= 1;
-                // Stays when something lives there, and is found again by `own_cgroup`.
+                // Stays when something lives there, and `own_cgroup` finds it again.
                 exec.cgroup.as_deref().map(fs::remove_dir);
             }
             !goes
@@ -297,23 +312,4 @@ fn spawn(entry: &Entry<'_>) -> io::Result<(Pid, [OwnedFd; 3])> {
     }
     let pid = join::spawn(entry, Ends { stdout: out_end, stderr: err_end, sync: problem_end })?;
     Ok((pid, [out, err, problem]))
-}
-
-/// A new cgroup below the container's, so that all a command starts can be
-/// found. Where that is impossible its process group has to do.
-fn own_cgroup(members: &Path) -> Option<PathBuf> {
-    for number in 0..CGROUPS_MAX {
-        let dir = members.join(format!("exec-{number}"));
-        match fs::create_dir(&dir) {
-            Ok(()) => return Some(dir),
-            // Left behind by an earlier command: only one that still lives there keeps it.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if fs::remove_dir(&dir).is_ok() && fs::create_dir(&dir).is_ok() {
-                    return Some(dir);
-                }
-            }
-            Err(_) => return None,
-        }
-    }
-    None
 }

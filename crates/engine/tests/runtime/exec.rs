@@ -168,10 +168,9 @@ fn exec_is_confined_like_the_container() {
             let id = world.run_with(&sandbox, config).await;
             let of = async |process: &str| {
                 let script = format!(
-                    "grep -E '^(Cap|NoNewPrivs|Seccomp|SigIgn|SigBlk)' /proc/{process}/status; cat /proc/{process}/oom_score_adj; \
+                    "grep -E '^(Cap|NoNewPrivs|Seccomp|SigBlk)' /proc/{process}/status; cat /proc/{process}/oom_score_adj; \
                      for n in mnt pid net ipc uts cgroup user; do stat -L -c %i /proc/{process}/ns/$n; done"
                 );
-                // A shell blocks and ignores nothing by itself; the container's has set a trap.
                 world.exec(&id, &script).await.1
             };
             let own = of("1").await;
@@ -184,6 +183,9 @@ fn exec_is_confined_like_the_container() {
                 let own = own.trim_end_matches('/');
                 assert!(of_exec.strip_prefix(own).is_some_and(|rest| rest.starts_with('/')), "{name}: {cgroups}");
             }
+            let command = ["grep", "SigIgn", "/proc/self/status"].map(str::to_owned).to_vec();
+            let ignored = world.engine.exec_sync(&id, command, None).await.unwrap().stdout;
+            assert_eq!(String::from_utf8_lossy(&ignored), "SigIgn:\t0000000000000000\n");
             let fds = world.exec(&id, "ls -l /proc/self/fd/ | grep -v /proc/").await.1;
             assert_eq!(fds.lines().filter(|line| line.contains(" -> ")).count(), 3, "{fds}");
         }
