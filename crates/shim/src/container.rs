@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, pipe2};
 
-use crate::builder::{self, Ends, Outcome};
+use crate::builder::{self, Ends, Outcome, SharedMemory};
 use crate::executor::START_ERROR;
 use crate::log::{Log, Stream};
 use crate::wire::{self, Cgroup, ContainerSpec, Exit, Fault, Reply, Start};
@@ -80,7 +80,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Container {
     /// Starts making it; the answer comes when the builder has ended.
-    pub(crate) fn build(spec: &ContainerSpec, asked: Asked) -> Result<Self, Fault> {
+    pub(crate) fn build(spec: &ContainerSpec, memory: &SharedMemory, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
         let log = Log::open(&spec.log).map_err(|error| failed("error opening log file", &error))?;
         let plumbing = || -> io::Result<_> {
@@ -92,7 +92,7 @@ impl Container {
                 nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
             }
             let ends = Ends { stdout: out_end, stderr: err_end, sync: sync_end };
-            let builder = builder::spawn(spec, ends, report_end)?;
+            let builder = builder::spawn(spec, memory, ends, report_end)?;
             Ok((out, err, report, sync, builder))
         };
         let (out, err, report, sync, builder) =

@@ -13,6 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::builder::SharedMemory;
 use crate::container::{Answer, Asked, Container, Stage, Which};
 use crate::log::LINE_BYTES_MAX;
 use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
@@ -47,7 +48,7 @@ pub(crate) fn run() -> io::Result<()> {
         signals,
         connections: BTreeMap::new(),
         connections_seen: 0,
-        is_set_up: false,
+        memory: None,
         containers: BTreeMap::new(),
         unclaimed: Vec::new(),
         closing: None,
@@ -64,7 +65,8 @@ struct Server {
     signals: SignalFd,
     connections: BTreeMap<u64, Connection>,
     connections_seen: u64,
-    is_set_up: bool,
+    /// The pod's `/dev/shm`, once the sandbox is set up.
+    memory: Option<SharedMemory>,
     containers: BTreeMap<String, Container>,
     /// Children that ended before their builder had named them.
     unclaimed: Vec<(Pid, i32)>,
@@ -96,14 +98,14 @@ impl Server {
             }
             return over;
         }
-        !self.is_set_up && self.connections_seen > 0 && self.connections.is_empty()
+        self.memory.is_none() && self.connections_seen > 0 && self.connections.is_empty()
     }
 
     /// One wait and everything that became due.
     fn turn(&mut self) -> io::Result<()> {
         let timeout = self.tick();
         let ready = self.wait(timeout)?;
-        if ready.is_empty() && !self.is_set_up && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
+        if ready.is_empty() && self.memory.is_none() && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no engine came"));
         }
         for source in ready {
@@ -128,7 +130,7 @@ impl Server {
     /// Deadlines and unfinished ends; how long to sleep at most.
     fn tick(&mut self) -> Duration {
         let now = sys::mono();
-        let mut sleep = if self.is_set_up { Duration::MAX } else { SETUP_TIMEOUT };
+        let mut sleep = if self.memory.is_some() { Duration::MAX } else { SETUP_TIMEOUT };
         let mut over = Vec::new();
         for (id, container) in &mut self.containers {
             if let Some(due) = container.tick(now) {
@@ -266,7 +268,7 @@ impl Server {
     fn handle(&mut self, request: Request, asked: Asked) -> Option<Reply> {
         match request {
             Request::Setup(setup) => Some(self.set_up(&setup)),
-            _ if !self.is_set_up => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
+            _ if self.memory.is_none() => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
             Request::State => {
                 let shown = |(id, container): (&String, &Container)| ContainerState {
                     id: id.clone(),
@@ -299,12 +301,12 @@ impl Server {
     }
 
     fn set_up(&mut self, setup: &Setup) -> Reply {
-        if self.is_set_up {
+        if self.memory.is_some() {
             return Reply::Failed(Fault::State("sandbox is set up already".into()));
         }
         match enter(setup) {
-            Ok(()) => {
-                self.is_set_up = true;
+            Ok(memory) => {
+                self.memory = Some(memory);
                 Reply::Ready { version: wire::VERSION, pid: Pid::this().as_raw() }
             }
             Err(error) => Reply::Failed(Fault::Failed(format!("error creating sandbox namespaces: {error}"))),
@@ -318,7 +320,8 @@ impl Server {
         if self.closing.is_some() || self.containers.len() >= CONTAINERS_MAX {
             return Some(Reply::Failed(Fault::State("sandbox takes no more containers".into())));
         }
-        match Container::build(spec, asked) {
+        let Some(memory) = &self.memory else { unreachable!("asked for only once the sandbox is set up") };
+        match Container::build(spec, memory, asked) {
             Ok(container) => {
                 self.containers.insert(spec.id.clone(), container);
                 None
@@ -358,7 +361,7 @@ impl Server {
 }
 
 /// Makes the namespaces the pod shares; its containers inherit them.
-fn enter(setup: &Setup) -> io::Result<()> {
+fn enter(setup: &Setup) -> io::Result<SharedMemory> {
     let mut flags = CloneFlags::empty();
     flags.set(CloneFlags::CLONE_NEWNET, setup.network);
     flags.set(CloneFlags::CLONE_NEWIPC, setup.ipc);
@@ -370,5 +373,5 @@ fn enter(setup: &Setup) -> io::Result<()> {
     if setup.network {
         sys::loopback_up()?;
     }
-    Ok(())
+    if setup.ipc { SharedMemory::of_pod() } else { Ok(SharedMemory::Node) }
 }

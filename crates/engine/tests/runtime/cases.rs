@@ -133,6 +133,9 @@ fn containers_of_a_pod_share_network_and_hostname() {
         let (_, second) = world.outcome(&sandbox, "two", script).await;
         assert_eq!(first, second);
         assert!(first.starts_with("host-a\n") && first.contains(&address) && first.contains("LOOPBACK,UP"), "{first}");
+        // So is shared memory.
+        world.outcome(&sandbox, "writer", "echo shared > /dev/shm/note").await;
+        assert_eq!(world.outcome(&sandbox, "reader", "cat /dev/shm/note").await, (0, "shared\n".into()));
         // Its processes are its own: the other container is not seen.
         let idle = world.run(&sandbox, "idle", "echo up; exec sleep 1000").await;
         world.says(&idle, "up").await;
