@@ -34,6 +34,8 @@ pub(crate) struct Container {
     pub(crate) stderr: Stream,
     pub(crate) stage: Stage,
     stopping: Stopping,
+    /// Who waits for it to be over and forgotten.
+    pub(crate) forgetting: Option<Asked>,
 }
 
 pub(crate) enum Stage {
@@ -105,6 +107,7 @@ impl Container {
             stderr: Stream::new("stderr", err),
             stage: Stage::Building { builder, report: File::from(report), sync: File::from(sync), asked },
             stopping: Stopping::No,
+            forgetting: None,
         })
     }
 
@@ -269,7 +272,11 @@ impl Container {
             let _ = stream.drain(&mut self.log, buffer, sys::wall_ns());
         }
         exit.oom_killed = cgroup::oom_killed(self.cgroup.oom.as_deref());
-        record::write(&self.dir, wire::EXIT_RECORD, exit).map_err(|_| RECORD_AGAIN)?;
+        match record::write(&self.dir, wire::EXIT_RECORD, exit) {
+            // Its directory was removed: nobody wants to know any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(|_| RECORD_AGAIN)?,
+        }
         let reply = match &exit.start_error {
             Some(error) => Reply::Failed(Fault::Start(error.clone())),
             None => Reply::Started { at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns) },

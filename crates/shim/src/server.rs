@@ -141,13 +141,17 @@ impl Server {
                 continue;
             }
             match container.finish(&mut self.buffer) {
-                Ok((exit, answer)) => over.push((id.clone(), exit, answer)),
+                Ok((exit, answer)) => over.push((id.clone(), exit, answer, container.forgetting)),
                 Err(again) => sleep = sleep.min(again),
             }
         }
-        for (container, exit, answer) in over {
-            self.broadcast(&Message::Exited { container, exit });
+        for (container, exit, answer, forgetting) in over {
+            self.broadcast(&Message::Exited { container: container.clone(), exit });
             answer.into_iter().for_each(|answer| self.answer(answer));
+            if let Some(asked) = forgetting {
+                self.containers.remove(&container);
+                self.answer((asked, Reply::Done));
+            }
         }
         if self.closing.is_some() && self.containers.values().all(|c| matches!(c.stage, Stage::Over(_))) {
             sleep = Duration::ZERO;
@@ -213,15 +217,20 @@ impl Server {
             return false;
         };
         let id = id.clone();
-        let answer = container.on_builder_ended().unwrap_or_else(|refusal| {
-            self.containers.remove(&id);
-            refusal
-        });
-        if self.closing.is_some()
-            && let Some(container) = self.containers.get_mut(&id)
-        {
-            container.kill_all();
-        }
+        let forgetting = container.forgetting;
+        let answer = match container.on_builder_ended() {
+            Ok(answer) => {
+                if self.closing.is_some() || forgetting.is_some() {
+                    container.kill_all();
+                }
+                answer
+            }
+            Err(refusal) => {
+                self.containers.remove(&id);
+                forgetting.into_iter().for_each(|asked| self.answer((asked, Reply::Done)));
+                refusal
+            }
+        };
         self.answer(answer);
         true
     }
@@ -284,7 +293,7 @@ impl Server {
             }
             Request::Signal { container, signal } => self.with(&container, |container| Some(container.signal(signal))),
             Request::ReopenLog { container } => self.with(&container, |container| Some(container.reopen_log())),
-            Request::Forget { container } => Some(self.forget(&container)),
+            Request::Forget { container } => self.forget(&container, asked),
             Request::Shutdown => {
                 self.containers.values_mut().for_each(Container::kill_all);
                 self.closing = Some(asked);
@@ -330,15 +339,15 @@ impl Server {
         }
     }
 
-    fn forget(&mut self, id: &str) -> Reply {
-        match self.containers.get(id).map(|container| &container.stage) {
-            None => Reply::Failed(Fault::Unknown),
-            Some(Stage::Over(_)) => {
-                self.containers.remove(id);
-                Reply::Done
-            }
-            Some(_) => Reply::Failed(Fault::State("container is not over".into())),
+    fn forget(&mut self, id: &str, asked: Asked) -> Option<Reply> {
+        let Some(container) = self.containers.get_mut(id) else { return Some(Reply::Failed(Fault::Unknown)) };
+        if matches!(container.stage, Stage::Over(_)) {
+            self.containers.remove(id);
+            return Some(Reply::Done);
         }
+        container.kill_all();
+        container.forgetting = Some(asked);
+        None
     }
 
     fn answer(&mut self, (asked, reply): Answer) {

@@ -277,6 +277,9 @@ fn what_fails_to_be_made_leaves_nothing() {
         missing_image.image = "no/such:image".into();
         let refused = world.engine.create_container(&sandbox, missing_image).await;
         assert!(matches!(refused, Err(CriError::NotFound { what: "image", .. })), "{refused:?}");
+        let mut outside = shell("c", "true");
+        outside.log_path = "../../elsewhere.log".into();
+        assert!(matches!(world.engine.create_container(&sandbox, outside).await, Err(CriError::Invalid(_))));
         let mut missing_mount = shell("c", "true");
         missing_mount.mounts =
             vec![Mount { host_path: "/no/such/path".into(), container_path: "/x".into(), readonly: true }];
