@@ -3,6 +3,8 @@
 //! The binary runs itself again inside its own network, mount and process
 //! namespaces: whatever a test leaves running ends with it, also when it is
 //! killed.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+#![allow(clippy::disallowed_methods, reason = "real processes take real time, which is measured here")]
 
 #[path = "runtime/world.rs"]
 mod world;

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
@@ -33,6 +33,21 @@ pub(crate) struct Ends {
     pub(crate) sync: OwnedFd,
 }
 
+/// The pod's `/dev/shm`.
+#[derive(Debug)]
+pub(crate) enum SharedMemory {
+    /// The node's, for pods in its IPC namespace.
+    Node,
+    /// One for all containers of the pod, mounted nowhere else.
+    Pod(OwnedFd),
+}
+
+impl SharedMemory {
+    pub(crate) fn of_pod() -> io::Result<Self> {
+        sys::detached_tmpfs(&[(c"mode", c"1777"), (c"size", c"65536k")]).map(Self::Pod)
+    }
+}
+
 /// What the child says before it ends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Outcome {
@@ -47,10 +62,10 @@ const MESSAGE_BYTES_MAX: usize = 3 << 10;
 const GROUPS_MAX: usize = 4096;
 
 /// Starts making a container. `report` takes one [`Outcome`].
-pub(crate) fn spawn(container: &ContainerSpec, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
+pub(crate) fn spawn(container: &ContainerSpec, memory: &SharedMemory, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
     sys::fork(move || {
         let mut report = File::from(report);
-        let outcome = match build(container, ends, &report) {
+        let outcome = match build(container, memory, ends, &report) {
             Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -62,10 +77,16 @@ pub(crate) fn spawn(container: &ContainerSpec, ends: Ends, report: OwnedFd) -> i
     })
 }
 
-fn build(container: &ContainerSpec, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
-    isolate(container, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
+fn build(
+    container: &ContainerSpec,
+    memory: &SharedMemory,
+    ends: Ends,
+    report: &File,
+) -> Result<(i32, Identity), String> {
+    isolate(container, memory, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
     let stage = spec::stage(container);
     mount_root(container, &stage)?;
+    let shm = shared_memory(memory, &stage);
     let root_path = stage.join("root");
     let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
@@ -75,7 +96,7 @@ fn build(container: &ContainerSpec, ends: Ends, report: &File) -> Result<(i32, I
     inroot::make_dirs(root.as_fd(), &container.cwd)
         .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
     let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
-    let config = spec::oci(container, &identity, &root_path, available);
+    let config = spec::oci(container, &identity, &root_path, shm.as_deref(), available);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
     let profile = Profile::of(container);
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
@@ -86,9 +107,10 @@ fn build(container: &ContainerSpec, ends: Ends, report: &File) -> Result<(i32, I
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signal settings, mounts.
-fn isolate(container: &ContainerSpec, ends: &Ends, report: &File) -> io::Result<()> {
+fn isolate(container: &ContainerSpec, memory: &SharedMemory, ends: &Ends, report: &File) -> io::Result<()> {
     let [stdout, stderr, sync] = [&ends.stdout, &ends.stderr, &ends.sync].map(AsRawFd::as_raw_fd);
-    sys::close_all_but(&[stdout, stderr, sync, report.as_raw_fd()])?;
+    let shm = if let SharedMemory::Pod(shm) = memory { shm.as_raw_fd() } else { sync };
+    sys::close_all_but(&[stdout, stderr, sync, report.as_raw_fd(), shm])?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
@@ -117,6 +139,18 @@ fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
         nix::unistd::chdir("/")
     };
     overlay().map_err(|error| format!("error mounting container root: {error}"))
+}
+
+/// Where to find the pod's `/dev/shm`; `None` means each container has its own,
+/// which is what kernels leave us that cannot show one mount twice.
+fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
+    match memory {
+        SharedMemory::Node => Some(PathBuf::from("/dev/shm")),
+        SharedMemory::Pod(shm) => {
+            let target = stage.join("shm");
+            fs::create_dir(&target).and_then(|()| sys::mount_again(shm.as_fd(), &target)).ok().map(|()| target)
+        }
+    }
 }
 
 fn run_libcontainer(container: &ContainerSpec, stage: &Path, launch: Launch, ends: Ends) -> Result<i32, String> {

@@ -10,7 +10,7 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, pipe2};
 
-use crate::builder::{self, Ends, Outcome, REPORT_BYTES_MAX};
+use crate::builder::{self, Ends, Outcome, REPORT_BYTES_MAX, SharedMemory};
 use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::join::Entry;
@@ -38,6 +38,8 @@ pub(crate) struct Container {
     pub(crate) stderr: Stream,
     pub(crate) stage: Stage,
     stopping: Stopping,
+    /// Who waits for it to be over and forgotten.
+    pub(crate) forgetting: Option<Asked>,
 }
 
 pub(crate) enum Stage {
@@ -84,7 +86,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Container {
     /// Starts making it; the answer comes when the builder has ended.
-    pub(crate) fn build(spec: &ContainerSpec, asked: Asked) -> Result<Self, Fault> {
+    pub(crate) fn build(spec: &ContainerSpec, memory: &SharedMemory, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
         let log = Log::open(&spec.log).map_err(|error| failed("error opening log file", &error))?;
         let plumbing = || -> io::Result<_> {
@@ -96,7 +98,7 @@ impl Container {
                 nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
             }
             let ends = Ends { stdout: out_end, stderr: err_end, sync: sync_end };
-            let builder = builder::spawn(spec, ends, report_end)?;
+            let builder = builder::spawn(spec, memory, ends, report_end)?;
             Ok((out, err, report, sync, builder))
         };
         let (out, err, report, sync, builder) =
@@ -111,6 +113,7 @@ impl Container {
             stderr: Stream::new("stderr", err),
             stage: Stage::Building { builder, report: File::from(report), sync: File::from(sync), asked },
             stopping: Stopping::No,
+            forgetting: None,
         })
     }
 
@@ -286,7 +289,11 @@ impl Container {
             let _ = stream.drain(&mut self.log, buffer, sys::wall_ns());
         }
         exit.oom_killed = cgroup::oom_killed(self.profile.cgroup.oom.as_deref());
-        record::write(&self.dir, wire::EXIT_RECORD, exit).map_err(|_| RECORD_AGAIN)?;
+        match record::write(&self.dir, wire::EXIT_RECORD, exit) {
+            // Its directory was removed: nobody wants to know any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(|_| RECORD_AGAIN)?,
+        }
         let reply = match &exit.start_error {
             Some(error) => Reply::Failed(Fault::Start(error.clone())),
             None => Reply::Started { at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns) },

@@ -13,6 +13,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::builder::SharedMemory;
 use crate::container::{Answer, Asked, Container, Stage, Which};
 use crate::exec::{Execs, Order};
 use crate::log::LINE_BYTES_MAX;
@@ -48,7 +49,7 @@ pub(crate) fn run() -> io::Result<()> {
         signals,
         connections: BTreeMap::new(),
         connections_seen: 0,
-        is_set_up: false,
+        memory: None,
         containers: BTreeMap::new(),
         execs: Execs::default(),
         unclaimed: Vec::new(),
@@ -66,7 +67,8 @@ struct Server {
     signals: SignalFd,
     connections: BTreeMap<u64, Connection>,
     connections_seen: u64,
-    is_set_up: bool,
+    /// The pod's `/dev/shm`, once the sandbox is set up.
+    memory: Option<SharedMemory>,
     containers: BTreeMap<String, Container>,
     execs: Execs,
     /// Children that ended before their builder had named them.
@@ -100,14 +102,14 @@ impl Server {
             }
             return over;
         }
-        !self.is_set_up && self.connections_seen > 0 && self.connections.is_empty()
+        self.memory.is_none() && self.connections_seen > 0 && self.connections.is_empty()
     }
 
     /// One wait and everything that became due.
     fn turn(&mut self) -> io::Result<()> {
         let timeout = self.tick();
         let ready = self.wait(timeout)?;
-        if ready.is_empty() && !self.is_set_up && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
+        if ready.is_empty() && self.memory.is_none() && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no engine came"));
         }
         for source in ready {
@@ -133,7 +135,7 @@ impl Server {
     /// Deadlines and unfinished ends; how long to sleep at most.
     fn tick(&mut self) -> Duration {
         let now = sys::mono();
-        let mut sleep = if self.is_set_up { Duration::MAX } else { SETUP_TIMEOUT };
+        let mut sleep = if self.memory.is_some() { Duration::MAX } else { SETUP_TIMEOUT };
         let (answers, due) = self.execs.tick(now);
         answers.into_iter().for_each(|answer| self.answer(answer));
         sleep = sleep.min(due.unwrap_or(Duration::MAX));
@@ -151,15 +153,19 @@ impl Server {
                 continue;
             }
             match container.finish(&mut self.buffer) {
-                Ok((exit, answer)) => over.push((id.clone(), exit, answer)),
+                Ok((exit, answer)) => over.push((id.clone(), exit, answer, container.forgetting)),
                 Err(again) => sleep = sleep.min(again),
             }
         }
-        for (container, exit, answer) in over {
+        for (container, exit, answer, forgetting) in over {
             let ended = self.execs.forget(&container);
             ended.into_iter().for_each(|answer| self.answer(answer));
-            self.broadcast(&Message::Exited { container, exit });
+            self.broadcast(&Message::Exited { container: container.clone(), exit });
             answer.into_iter().for_each(|answer| self.answer(answer));
+            if let Some(asked) = forgetting {
+                self.containers.remove(&container);
+                self.answer((asked, Reply::Done));
+            }
         }
         if self.closing.is_some() && self.containers.values().all(|c| matches!(c.stage, Stage::Over(_))) {
             sleep = Duration::ZERO;
@@ -232,15 +238,20 @@ impl Server {
             return false;
         };
         let id = id.clone();
-        let answer = container.on_builder_ended().unwrap_or_else(|refusal| {
-            self.containers.remove(&id);
-            refusal
-        });
-        if self.closing.is_some()
-            && let Some(container) = self.containers.get_mut(&id)
-        {
-            container.kill_all();
-        }
+        let forgetting = container.forgetting;
+        let answer = match container.on_builder_ended() {
+            Ok(answer) => {
+                if self.closing.is_some() || forgetting.is_some() {
+                    container.kill_all();
+                }
+                answer
+            }
+            Err(refusal) => {
+                self.containers.remove(&id);
+                forgetting.into_iter().for_each(|asked| self.answer((asked, Reply::Done)));
+                refusal
+            }
+        };
         self.answer(answer);
         true
     }
@@ -297,7 +308,7 @@ impl Server {
     fn handle(&mut self, request: Request, asked: Asked) -> Option<Reply> {
         match request {
             Request::Setup(setup) => Some(self.set_up(&setup)),
-            _ if !self.is_set_up => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
+            _ if self.memory.is_none() => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
             Request::State => {
                 let shown = |(id, container): (&String, &Container)| ContainerState {
                     id: id.clone(),
@@ -321,7 +332,7 @@ impl Server {
                 self.execs.abort(asked.connection, exec);
                 Some(Reply::Done)
             }
-            Request::Forget { container } => Some(self.forget(&container)),
+            Request::Forget { container } => self.forget(&container, asked),
             Request::Shutdown => {
                 self.containers.values_mut().for_each(Container::kill_all);
                 self.closing = Some(asked);
@@ -338,12 +349,12 @@ impl Server {
     }
 
     fn set_up(&mut self, setup: &Setup) -> Reply {
-        if self.is_set_up {
+        if self.memory.is_some() {
             return Reply::Failed(Fault::State("sandbox is set up already".into()));
         }
         match enter(setup) {
-            Ok(()) => {
-                self.is_set_up = true;
+            Ok(memory) => {
+                self.memory = Some(memory);
                 Reply::Ready { version: wire::VERSION, pid: Pid::this().as_raw() }
             }
             Err(error) => Reply::Failed(Fault::Failed(format!("error creating sandbox namespaces: {error}"))),
@@ -357,7 +368,8 @@ impl Server {
         if self.closing.is_some() || self.containers.len() >= CONTAINERS_MAX {
             return Some(Reply::Failed(Fault::State("sandbox takes no more containers".into())));
         }
-        match Container::build(spec, asked) {
+        let Some(memory) = &self.memory else { unreachable!("asked for only once the sandbox is set up") };
+        match Container::build(spec, memory, asked) {
             Ok(container) => {
                 self.containers.insert(spec.id.clone(), container);
                 None
@@ -374,15 +386,15 @@ impl Server {
         started.err().map(Reply::Failed)
     }
 
-    fn forget(&mut self, id: &str) -> Reply {
-        match self.containers.get(id).map(|container| &container.stage) {
-            None => Reply::Failed(Fault::Unknown),
-            Some(Stage::Over(_)) => {
-                self.containers.remove(id);
-                Reply::Done
-            }
-            Some(_) => Reply::Failed(Fault::State("container is not over".into())),
+    fn forget(&mut self, id: &str, asked: Asked) -> Option<Reply> {
+        let Some(container) = self.containers.get_mut(id) else { return Some(Reply::Failed(Fault::Unknown)) };
+        if matches!(container.stage, Stage::Over(_)) {
+            self.containers.remove(id);
+            return Some(Reply::Done);
         }
+        container.kill_all();
+        container.forgetting = Some(asked);
+        None
     }
 
     fn answer(&mut self, (asked, reply): Answer) {
@@ -405,7 +417,7 @@ impl Server {
 }
 
 /// Makes the namespaces the pod shares; its containers inherit them.
-fn enter(setup: &Setup) -> io::Result<()> {
+fn enter(setup: &Setup) -> io::Result<SharedMemory> {
     let mut flags = CloneFlags::empty();
     flags.set(CloneFlags::CLONE_NEWNET, setup.network);
     flags.set(CloneFlags::CLONE_NEWIPC, setup.ipc);
@@ -417,5 +429,5 @@ fn enter(setup: &Setup) -> io::Result<()> {
     if setup.network {
         sys::loopback_up()?;
     }
-    Ok(())
+    if setup.ipc { SharedMemory::of_pod() } else { Ok(SharedMemory::Node) }
 }

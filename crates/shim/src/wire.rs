@@ -57,7 +57,7 @@ pub enum Request {
         container: String,
         signal: i32,
     },
-    /// Forgets a container that is over.
+    /// Kills a container if need be and forgets it; answered when it is over.
     Forget {
         container: String,
     },

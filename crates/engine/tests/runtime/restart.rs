@@ -26,6 +26,12 @@ fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
     Pid::from_raw(record["shim_pid"].as_i64().unwrap().try_into().unwrap())
 }
 
+/// What the kernel accounts to a sandbox's shim.
+pub(crate) fn shim_memory(world: &World, sandbox: &SandboxId) -> String {
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", shim_pid(world, sandbox))).unwrap();
+    rollup.lines().filter(|line| line.starts_with("Private") || line.starts_with("Rss")).collect::<Vec<_>>().join(", ")
+}
+
 fn a_new_engine_finds_everything_again() {
     check(|world| async move {
         let sandbox = world.sandbox("a").await;
@@ -147,7 +153,7 @@ fn what_was_never_finished_is_cleared_away() {
         fs::remove_file(sandboxes.join(&whole.0).join("containers").join(&lost.0).join("container.json")).unwrap();
         let world = world.reopen().await;
         let left: Vec<_> = world.engine.sandboxes(None).await.unwrap().into_iter().map(|sandbox| sandbox.id).collect();
-        assert_eq!(left, [whole.clone()]);
+        assert_eq!(left, std::slice::from_ref(&whole));
         assert_eq!(world.engine.containers(None).await.unwrap(), []);
         assert!(!sandboxes.join(&torn.0).exists());
         assert!(!sandboxes.join(&whole.0).join("containers").join(&lost.0).exists());
