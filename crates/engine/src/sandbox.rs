@@ -69,12 +69,15 @@ impl Inner {
             ips,
             hostname,
             shim_pid,
+            shim_version: wire::VERSION,
         };
-        let (dir, written) = (self.dirs.sandbox(id), record.clone());
+        let (dirs, written) = (self.dirs.clone(), record.clone());
         let stored = blocking(move || {
+            let dir = dirs.sandbox(&written.id);
             fs::create_dir_all(dir.join("containers"))?;
             etc::write(&dir, &written.config, &written.hostname, &written.ips)?;
-            record::write(&dir, records::SANDBOX, &written)
+            record::write(&dir, records::SANDBOX, &written)?;
+            record::sync_dir(dirs.sandboxes())
         });
         stored.await?.map_err(|error| CriError::Failed(format!("failed to record sandbox: {error}")))?;
         Ok((record, shim))
