@@ -290,13 +290,14 @@ mod tests {
     #[test]
     fn lc_100_conditions_are_stored_in_the_order_they_are_rendered() {
         let condition = |name: &str| json!({"type": name, "status": "True"});
-        let held = json!({"conditions": ["PodScheduled", "example.com/gate"].map(condition)});
+        let held = json!({"conditions": (["PodScheduled", "example.com/gate"].map(condition))});
         let rendered =
             ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
         let held = pod(held);
         let patch = status_patch(&status(json!({"conditions": rendered})), &held);
-        let mut document = serde_json::to_value(&held).unwrap();
-        objects::patch::apply(objects::patch::PatchKind::Strategic, &mut document, &patch).unwrap();
+        let kind = objects::kinds::find_kind("v1", "Pod").unwrap();
+        let document = serde_json::to_value(&held).unwrap();
+        let document = objects::patch::strategic_merge_patch(kind, &document, &patch).unwrap();
         let stored = list(&document["status"], "conditions");
         let stored: Vec<&str> = stored.iter().filter_map(|condition| condition["type"].as_str()).collect();
         let wanted = [
