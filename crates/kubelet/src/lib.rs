@@ -37,6 +37,10 @@ mod payload;
 mod sandbox;
 mod volumes;
 
+mod hook;
+mod outbound;
+mod probe;
+
 mod follow;
 mod logs;
 mod server;
@@ -48,5 +52,7 @@ pub use config::{Capacity, Config, Machine, Periods};
 pub use host::dns_of_host;
 pub use server::Listener;
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
