@@ -9,8 +9,9 @@ use std::net::IpAddr;
 use ambient::Timestamp;
 use objects::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
-    PodCondition, PodIP, PodStatus, ResourceRequirements, VolumeMountStatus,
+    PodCondition, PodIP, ResourceRequirements, VolumeMountStatus,
 };
+pub use objects::api::core::v1::PodStatus;
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::Time;
 
