@@ -30,7 +30,6 @@ mod recovery;
 mod sandbox;
 mod shim_client;
 mod signals;
-#[allow(unsafe_code)]
 mod sys;
 mod table;
 

@@ -1,6 +1,7 @@
 //! What the engine knows of its sandboxes and containers right now, and how
 //! that looks to the agent.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -147,7 +148,7 @@ impl Table {
     pub(crate) fn sandboxes(&self, pod_uid: Option<&str>) -> Vec<Sandbox> {
         let of_pod = |entry: &&SandboxEntry| pod_uid.is_none_or(|uid| entry.record.config.meta.uid == uid);
         let mut shown: Vec<Sandbox> = self.sandboxes.values().filter(of_pod).map(SandboxEntry::shown).collect();
-        shown.sort_by(|a, b| (b.created_at, b.meta.attempt).cmp(&(a.created_at, a.meta.attempt)));
+        shown.sort_by_key(|sandbox| Reverse((sandbox.created_at, sandbox.meta.attempt)));
         shown
     }
 
@@ -155,7 +156,7 @@ impl Table {
     pub(crate) fn containers(&self, pod_uid: Option<&str>) -> Vec<Container> {
         let of_pod = |entry: &&ContainerEntry| pod_uid.is_none_or(|uid| entry.record.pod_uid == uid);
         let mut shown: Vec<Container> = self.containers.values().filter(of_pod).map(ContainerEntry::shown).collect();
-        shown.sort_by(|a, b| (b.created_at, b.attempt).cmp(&(a.created_at, a.attempt)));
+        shown.sort_by_key(|container| Reverse((container.created_at, container.attempt)));
         shown
     }
 
