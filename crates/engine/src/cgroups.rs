@@ -69,16 +69,17 @@ impl Cgroups {
 
     /// What the shim needs to know of the cgroup `path`.
     pub(crate) fn describe(&self, path: &Path) -> wire::Cgroup {
-        let (members, oom) = match &self.layout {
-            Layout::V2(root) => (root.join(path), Some(root.join(path).join("memory.events"))),
+        let (members, oom, shown) = match &self.layout {
+            Layout::V2(root) => (root.join(path), Some(root.join(path).join("memory.events")), Vec::new()),
             Layout::V1(hierarchies) => {
                 let of = |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root);
                 let memory = of("memory").map(|root| root.join(path).join("memory.oom_control"));
                 let members = of("pids").or(of("memory")).unwrap_or(&hierarchies[0].1).join(path);
-                (members, memory)
+                let shown = SHOWN.iter().filter_map(|name| Some(((*name).to_owned(), of(name)?.join(path))));
+                (members, memory, shown.collect())
             }
         };
-        wire::Cgroup { path: Path::new("/").join(path), members, oom }
+        wire::Cgroup { path: Path::new("/").join(path), members, oom, hierarchies: shown }
     }
 
     /// Makes the cgroup `path` and sets its limits. Again is fine.
@@ -265,6 +266,9 @@ fn pids(dir: &Path) -> Vec<i32> {
     }
     pids
 }
+
+/// Version 1 hierarchies in which programs look for their limits and usage.
+const SHOWN: [&str; 6] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "freezer"];
 
 /// Making any node is harmless as long as it cannot be opened; opened may be
 /// null, zero, full, random, urandom, tty, console, ptmx and pts.

@@ -7,6 +7,8 @@
 #[path = "runtime/world.rs"]
 mod world;
 
+#[path = "runtime/bench.rs"]
+mod bench;
 #[path = "runtime/cases.rs"]
 mod cases;
 #[path = "runtime/confinement.rs"]

@@ -81,7 +81,7 @@ fn isolate(container: &ContainerSpec, ends: &Ends, report: &File) -> io::Result<
     let [stdout, stderr, sync] = [&ends.stdout, &ends.stderr, &ends.sync].map(AsRawFd::as_raw_fd);
     sys::close_all_but(&[stdout, stderr, sync, report.as_raw_fd()])?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    sys::default_signal(libc::SIGPIPE);
+    sys::default_signals();
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
     set_oom_score(container.oom_score_adj)?;
     unshare(CloneFlags::CLONE_NEWNS)?;

@@ -31,6 +31,7 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// before the sandbox was set up.
 pub(crate) fn run() -> io::Result<()> {
     let listener = UnixListener::from(sys::take_stdin()?);
+    sys::set_name(c"podium-shim")?;
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         signals.add(signal);

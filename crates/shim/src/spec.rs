@@ -18,8 +18,12 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, availa
     if spec.pid == PidNamespace::Own {
         namespaces.push(json!({"type": "pid"}));
     }
-    let (masked, readonly): (&[&str], &[&str]) =
-        if spec.privileged { (&[], &[]) } else { (MASKED_PATHS, READONLY_PATHS) };
+    let (masked, mut readonly): (&[&str], Vec<&str>) =
+        if spec.privileged { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
+    if !spec.privileged && !spec.cgroup.hierarchies.is_empty() {
+        // The hierarchies' mount points had to be made first.
+        readonly.push(CGROUP_PATH);
+    }
     json!({
         "ociVersion": "1.0.2",
         "process": {
@@ -52,8 +56,8 @@ fn mounts(spec: &ContainerSpec) -> Vec<Value> {
         mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
         mount("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
         mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", access]),
-        mount("/sys/fs/cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", access]),
     ];
+    mounts.extend(cgroup_mounts(spec, access));
     if !spec.mounts.iter().any(|bind| bind.destination == Path::new("/dev/shm")) {
         mounts.push(mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]));
     }
@@ -69,6 +73,26 @@ fn mounts(spec: &ContainerSpec) -> Vec<Value> {
     }));
     mounts
 }
+
+/// Read-only, or a container could lift its own limits (CVE-2023-25809). On
+/// version 1 that takes bind mounts of ours: libcontainer's own mounts of the
+/// hierarchies are writable whatever is asked.
+fn cgroup_mounts(spec: &ContainerSpec, access: &str) -> Vec<Value> {
+    let mount = |destination: &str, kind: &str, source: &Path, options: &[&str]| {
+        let options = [&["nosuid", "noexec", "nodev"], options].concat();
+        json!({"destination": destination, "type": kind, "source": source, "options": options})
+    };
+    if spec.cgroup.hierarchies.is_empty() {
+        return vec![mount(CGROUP_PATH, "cgroup", Path::new("cgroup"), &["relatime", access])];
+    }
+    let root = mount(CGROUP_PATH, "tmpfs", Path::new("tmpfs"), &["mode=755", "size=64k"]);
+    let bind = |(name, source): &(String, PathBuf)| {
+        mount(&format!("{CGROUP_PATH}/{name}"), "bind", source, &["bind", "rprivate", access])
+    };
+    [root].into_iter().chain(spec.cgroup.hierarchies.iter().map(bind)).collect()
+}
+
+const CGROUP_PATH: &str = "/sys/fs/cgroup";
 
 /// The program's search path, from its own environment.
 pub(crate) fn search_path(env: &[String]) -> String {

@@ -1,6 +1,6 @@
 //! The system calls that no safe wrapper offers. Nothing here decides.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -87,6 +87,13 @@ pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
 pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
     // SAFETY: only called with options whose arguments are plain numbers.
     let result = unsafe { libc::prctl(option, value, 0, 0, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The name process lists show.
+pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
+    // SAFETY: PR_SET_NAME reads at most 16 bytes of a terminated string.
+    let result = unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -179,10 +186,17 @@ fn prctl_answer(option: i32, value: u64) -> i32 {
     unsafe { libc::prctl(option, value, 0, 0, 0) }
 }
 
-/// Gives a signal its default meaning again; children inherit ignored ones.
-pub(crate) fn default_signal(signal: i32) {
-    // SAFETY: installs no handler, only the default disposition.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
+/// Gives every signal its default meaning again: ignored ones would stay
+/// ignored in the program, those the C library hides from us included.
+pub(crate) fn default_signals() {
+    // Handler, flags, restorer and mask of the kernel's own structure.
+    let default = [0_u64; 4];
+    for signal in 1..=64 {
+        // SAFETY: installs the default disposition; `default` is at least as
+        // large as the kernel's structure and the set is 8 bytes long. KILL
+        // and STOP are refused, which is harmless.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null::<u64>(), 8) };
+    }
 }
 
 pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {

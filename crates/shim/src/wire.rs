@@ -144,6 +144,9 @@ pub struct Cgroup {
     pub members: PathBuf,
     /// The file with an `oom_kill N` line.
     pub oom: Option<PathBuf>,
+    /// Version 1: what the container sees below `/sys/fs/cgroup`, by name.
+    /// Empty means version 2.
+    pub hierarchies: Vec<(String, PathBuf)>,
 }
 
 /// What the shim says: an answer, or that something ended.
