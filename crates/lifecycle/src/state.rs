@@ -8,7 +8,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ambient::{Mono, Now};
-use objects::api::core::v1::PodStatus;
 use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
@@ -18,6 +17,7 @@ use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::notes::Because;
 use crate::spec::PodSpec;
 use crate::start::Course;
+use crate::status::PodStatus;
 use crate::termination::{Cleanup, Kill, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
