@@ -79,7 +79,15 @@ impl Cgroups {
                 (members, memory, shown.collect())
             }
         };
-        wire::Cgroup { path: Path::new("/").join(path), members, oom, hierarchies: shown }
+        let every = self.roots().into_iter().map(|root| root.join(path)).collect();
+        wire::Cgroup { path: Path::new("/").join(path), members, oom, hierarchies: shown, every }
+    }
+
+    fn roots(&self) -> Vec<&PathBuf> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
+            Layout::V2(root) => vec![root],
+        }
     }
 
     /// Makes the cgroup `path` and sets its limits. Again is fine.
@@ -115,11 +123,7 @@ impl Cgroups {
 
     /// Removes the cgroup `path` and those below it. What still has processes stays.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
-        let roots: Vec<&PathBuf> = match &self.layout {
-            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
-            Layout::V2(root) => vec![root],
-        };
-        roots.into_iter().try_for_each(|root| remove_tree(&root.join(path)))
+        self.roots().into_iter().try_for_each(|root| remove_tree(&root.join(path)))
     }
 
     /// Cgroups of the instance as a whole.

@@ -24,6 +24,7 @@ mod config;
 mod container;
 mod engine;
 mod etc;
+mod exec;
 mod launch;
 mod records;
 mod recovery;

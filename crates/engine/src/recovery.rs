@@ -133,7 +133,7 @@ impl Inner {
 
     /// Without its shim a sandbox is down: what it left is ended and cleared
     /// away, and what has no exit record ended in an unknown way.
-    async fn lose(self: &Arc<Self>, id: &SandboxId) {
+    pub(crate) async fn lose(self: &Arc<Self>, id: &SandboxId) {
         let Some(config) = self.table().sandboxes.get(id).map(|entry| entry.record.config.clone()) else { return };
         let containers = self.table().of_sandbox(id);
         for container in &containers {

@@ -19,6 +19,9 @@ pub(crate) fn run() {
             let created = begun.elapsed();
             world.engine.start_container(&id).await.unwrap();
             let started = begun.elapsed();
+            if round == 0 {
+                println!("{}", crate::restart::shim_memory(&world, &sandbox));
+            }
             world.engine.stop_container(&id, Duration::ZERO).await.unwrap();
             let stopped = begun.elapsed();
             world.engine.remove_sandbox(&sandbox).await.unwrap();

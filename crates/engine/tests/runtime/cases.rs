@@ -133,6 +133,9 @@ fn containers_of_a_pod_share_network_and_hostname() {
         let (_, second) = world.outcome(&sandbox, "two", script).await;
         assert_eq!(first, second);
         assert!(first.starts_with("host-a\n") && first.contains(&address) && first.contains("LOOPBACK,UP"), "{first}");
+        // So is shared memory.
+        world.outcome(&sandbox, "writer", "echo shared > /dev/shm/note").await;
+        assert_eq!(world.outcome(&sandbox, "reader", "cat /dev/shm/note").await, (0, "shared\n".into()));
         // Its processes are its own: the other container is not seen.
         let idle = world.run(&sandbox, "idle", "echo up; exec sleep 1000").await;
         world.says(&idle, "up").await;
@@ -274,6 +277,9 @@ fn what_fails_to_be_made_leaves_nothing() {
         missing_image.image = "no/such:image".into();
         let refused = world.engine.create_container(&sandbox, missing_image).await;
         assert!(matches!(refused, Err(CriError::NotFound { what: "image", .. })), "{refused:?}");
+        let mut outside = shell("c", "true");
+        outside.log_path = "../../elsewhere.log".into();
+        assert!(matches!(world.engine.create_container(&sandbox, outside).await, Err(CriError::Invalid(_))));
         let mut missing_mount = shell("c", "true");
         missing_mount.mounts =
             vec![Mount { host_path: "/no/such/path".into(), container_path: "/x".into(), readonly: true }];

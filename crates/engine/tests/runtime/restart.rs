@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("exits_without_an_engine_are_learned_by_the_next", exits_without_an_engine_are_learned_by_the_next),
     ("tc_066_a_deadline_holds_without_an_engine", tc_066_a_deadline_holds_without_an_engine),
     ("a_dead_shim_makes_its_containers_unknown", a_dead_shim_makes_its_containers_unknown),
+    ("only_a_death_that_nobody_wanted_is_complained_about", only_a_death_that_nobody_wanted_is_complained_about),
     ("a_shim_that_died_between_engines_is_noticed", a_shim_that_died_between_engines_is_noticed),
     ("what_was_never_finished_is_cleared_away", what_was_never_finished_is_cleared_away),
     ("a_shim_ignores_polite_signals", a_shim_ignores_polite_signals),
@@ -24,6 +25,12 @@ fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
     let record = fs::read_to_string(world.config.root.join("sandboxes").join(&sandbox.0).join("sandbox.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     Pid::from_raw(record["shim_pid"].as_i64().unwrap().try_into().unwrap())
+}
+
+/// What the kernel accounts to a sandbox's shim.
+pub(crate) fn shim_memory(world: &World, sandbox: &SandboxId) -> String {
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", shim_pid(world, sandbox))).unwrap();
+    rollup.lines().filter(|line| line.starts_with("Private") || line.starts_with("Rss")).collect::<Vec<_>>().join(", ")
 }
 
 fn a_new_engine_finds_everything_again() {
@@ -121,6 +128,28 @@ fn a_dead_shim_makes_its_containers_unknown() {
     });
 }
 
+fn only_a_death_that_nobody_wanted_is_complained_about() {
+    check(|world| async move {
+        crate::complaints::take();
+        let mut sandboxes = Vec::new();
+        for number in 0..6 {
+            sandboxes.push(world.sandbox(&format!("s{number}")).await);
+        }
+        let (stopped, removed) = sandboxes.split_at(3);
+        futures::future::join_all(stopped.iter().map(|id| world.engine.stop_sandbox(id))).await;
+        futures::future::join_all(removed.iter().map(|id| world.engine.remove_sandbox(id))).await;
+        world.sandbox("down").await;
+        world.engine.destroy().await.unwrap();
+        assert_eq!(crate::complaints::take(), Vec::<String>::new());
+        let sandbox = world.sandbox("lost").await;
+        let id = world.run(&sandbox, "c", "exec sleep 1000").await;
+        kill(shim_pid(&world, &sandbox), Signal::SIGKILL).unwrap();
+        world.exit(&id).await;
+        let complaints = crate::complaints::take();
+        assert!(complaints.iter().any(|line| line.contains("monitor process has died")), "{complaints:?}");
+    });
+}
+
 fn a_shim_that_died_between_engines_is_noticed() {
     check(|world| async move {
         let sandbox = world.sandbox("a").await;
@@ -147,7 +176,7 @@ fn what_was_never_finished_is_cleared_away() {
         fs::remove_file(sandboxes.join(&whole.0).join("containers").join(&lost.0).join("container.json")).unwrap();
         let world = world.reopen().await;
         let left: Vec<_> = world.engine.sandboxes(None).await.unwrap().into_iter().map(|sandbox| sandbox.id).collect();
-        assert_eq!(left, [whole.clone()]);
+        assert_eq!(left, std::slice::from_ref(&whole));
         assert_eq!(world.engine.containers(None).await.unwrap(), []);
         assert!(!sandboxes.join(&torn.0).exists());
         assert!(!sandboxes.join(&whole.0).join("containers").join(&lost.0).exists());

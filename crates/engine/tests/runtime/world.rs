@@ -202,7 +202,7 @@ fn archive() -> Vec<u8> {
     for name in [
         "sh", "sleep", "cat", "echo", "id", "ls", "pwd", "env", "hostname", "mount", "mknod", "unshare", "kill",
         "chmod", "su", "grep", "touch", "dd", "trap", "ip", "stat", "true", "ps", "head", "ln", "mkdir", "rm",
-        "chroot",
+        "chroot", "setsid", "wc", "printf",
     ] {
         append(&mut layer, &format!("bin/{name}"), tar::EntryType::Symlink, 0o777, b"", Some("busybox"));
     }
