@@ -8,6 +8,7 @@ pub struct Rng {
 
 impl Rng {
     /// A seed from the operating system.
+    #[expect(clippy::disallowed_methods, reason = "the one place that may ask")]
     pub fn from_os() -> Self {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).expect("the kernel always has randomness after boot");
@@ -35,7 +36,7 @@ impl Rng {
     /// A number in `0..bound`. The bias is below 2⁻³² for every bound we use.
     pub fn below(&mut self, bound: u32) -> u32 {
         assert!(bound > 0, "no number lies below zero");
-        u32::try_from((self.next_u64() >> 32) * u64::from(bound) >> 32).expect("shifted down to 32 bits")
+        u32::try_from(((self.next_u64() >> 32) * u64::from(bound)) >> 32).expect("shifted down to 32 bits")
     }
 
     /// A fraction in `0.0..1.0`, for jitter.

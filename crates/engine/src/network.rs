@@ -104,8 +104,10 @@ impl Network {
         let holder = sandbox.clone();
         let address = self.with_addresses(move |addresses| addresses.allocate(&holder)).await?;
         let connected = self.connect(sandbox, address, netns, &namespace).await;
-        if connected.is_err() {
-            self.detach(sandbox).await?;
+        if connected.is_err()
+            && let Err(err) = self.detach(sandbox).await
+        {
+            tracing::warn!(%sandbox, %err, "failed attach left something behind until the next reconciliation");
         }
         connected
     }

@@ -31,6 +31,12 @@ pub struct Cause {
     pub because: String,
 }
 
+impl Cause {
+    pub(crate) fn new(rule: &'static str, because: impl Into<String>) -> Self {
+        Self { rule, because: because.into() }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Namespaces, network and pod-level cgroup, after volumes and directories.

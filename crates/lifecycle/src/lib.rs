@@ -9,10 +9,27 @@
 //!                                  └── render(now) ─► PodStatus
 //! ```
 
-mod action;
 mod fact;
+mod action;
 mod spec;
 mod state;
+mod plan;
+mod start;
+mod restart;
+mod attempts;
+mod backoff;
+mod termination;
+mod view;
+mod derive;
+mod containers;
+mod phase;
+mod conditions;
+mod status;
+mod notes;
+mod observed;
+mod work;
+mod text;
+mod limits;
 
 pub use action::{Action, Cause, Plan, Planned, PullPolicy};
 pub use fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage};

@@ -1,14 +1,25 @@
-//! What is known and remembered about one pod.
+//! What is known and remembered about one pod, and how facts change it.
+//!
+//! Read next: `plan.rs` for what happens because of it, `derive.rs` for what
+//! the world sees of it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ambient::Now;
+use ambient::{Mono, Now};
 use objects::api::core::v1::PodStatus;
 
-use crate::action::{Cause, Plan};
-use crate::fact::Fact;
+use crate::action::{Action, Cause, Plan};
+use crate::attempts::Attempts;
+use crate::fact::{Fact, Instance, Observation, Outcome};
+use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::spec::PodSpec;
+use crate::start::Course;
+use crate::termination::{Cleanup, Kill, Shutdown};
+use crate::view::{View, Waiting};
+use crate::work::Work;
+use crate::{derive, notes, plan, status};
 
 /// Node-wide settings the rules read.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +27,29 @@ pub struct Rules {
     pub backoff_initial: Duration,
     pub backoff_max: Duration,
     pub host_ips: Vec<IpAddr>,
+    /// Gate `ContainerRestartRules`: container-level policies and rules (LC-132).
+    pub container_restart_rules: bool,
+    /// Gate `RestartAllContainersOnContainerExits` (LC-135).
+    pub restart_all_containers: bool,
+    /// Gate `PodReadyToStartContainersCondition`.
+    pub ready_to_start_condition: bool,
+    /// An event for every container exit, which upstream does not have (LC-167).
+    pub exit_events: bool,
+}
+
+impl Rules {
+    /// An unconfigured node of Kubernetes v1.35.
+    pub fn upstream(host_ips: Vec<IpAddr>) -> Self {
+        Self {
+            backoff_initial: RESTART_DELAY_INITIAL,
+            backoff_max: RESTART_DELAY_MAX,
+            host_ips,
+            container_restart_rules: true,
+            restart_all_containers: false,
+            ready_to_start_condition: true,
+            exit_events: true,
+        }
+    }
 }
 
 /// What is worth telling, in order: Kubernetes Events and transitions with
@@ -32,37 +66,211 @@ pub enum Severity {
     Warning,
 }
 
+/// LC-008: only ever forward.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Stage {
+    /// Containers are started and kept running.
+    Syncing,
+    /// Nothing starts any more; what runs is stopped.
+    Terminating(Shutdown),
+    /// Nothing runs any more; what is left is cleaned up.
+    Terminated(Cleanup),
+}
+
 #[derive(Debug, Clone)]
 pub struct PodState {
-    spec: PodSpec,
-    rules: Rules,
+    pub(crate) spec: PodSpec,
+    pub(crate) rules: Rules,
+    /// The object left the API.
+    pub(crate) is_gone: bool,
+    pub(crate) stage: Stage,
+    /// Nothing is decided before the first look at the runtime (LC-377).
+    pub(crate) seen: Option<Observation>,
+    /// When instances ended, on our own time scale, by instance.
+    pub(crate) exited_at: BTreeMap<String, Mono>,
+    pub(crate) work: Work,
+    pub(crate) attempts: Attempts,
+    /// Kills that were begun, by instance.
+    pub(crate) kills: BTreeMap<String, Kill>,
+    /// The last view of the pod; before the first one, what the API shows.
+    pub(crate) shown: View,
+    /// The sandbox whose loss was told.
+    pub(crate) lost_sandbox: Option<String>,
+    notes: Vec<Note>,
 }
 
 impl PodState {
     pub fn new(spec: PodSpec, rules: Rules, _now: Now) -> Self {
-        Self { spec, rules }
-    }
-
-    pub fn absorb(&mut self, fact: Fact, _now: Now) {
-        if let Fact::PodChanged(spec) = fact {
-            self.spec = *spec;
+        Self {
+            shown: spec.published.clone(),
+            spec,
+            rules,
+            is_gone: false,
+            stage: Stage::Syncing,
+            seen: None,
+            exited_at: BTreeMap::new(),
+            work: Work::default(),
+            attempts: Attempts::new(),
+            kills: BTreeMap::new(),
+            lost_sandbox: None,
+            notes: Vec::new(),
         }
     }
 
-    pub fn plan(&self, _now: Now) -> Plan {
-        Plan::default()
+    /// Remembers what happened.
+    pub fn absorb(&mut self, fact: Fact, now: Now) {
+        let because = notes::describe(&fact, self.seen.as_ref());
+        match fact {
+            Fact::PodChanged(spec) => self.spec = *spec,
+            Fact::PodGone => self.is_gone = true,
+            Fact::Observed(seen) => self.on_observed(seen, now),
+            Fact::Begun(action) => self.on_begun(&action, now),
+            Fact::Ended(action, outcome) => self.on_ended(&action, &outcome, now),
+        }
+        if self.seen.is_none() {
+            return;
+        }
+        self.advance_stage(now);
+        self.note_lost_sandbox();
+        let wanted = self.wanted_names();
+        self.remember_waiting(&wanted, now);
+        let view = derive::view(self, now);
+        self.settle(view, &because);
     }
 
-    pub fn render(&self, _now: Now) -> PodStatus {
-        PodStatus { host_ip: self.rules.host_ips.first().map(ToString::to_string), ..PodStatus::default() }
+    /// What should happen now, and when to ask again.
+    pub fn plan(&self, now: Now) -> Plan {
+        plan::plan(self, now)
+    }
+
+    /// What the world may see.
+    pub fn render(&self, now: Now) -> PodStatus {
+        let view = if self.seen.is_some() { derive::view(self, now) } else { self.shown.clone() };
+        status::write(&view, &self.spec, &self.rules.host_ips)
     }
 
     pub fn take_notes(&mut self) -> Vec<Note> {
-        Vec::new()
+        std::mem::take(&mut self.notes)
     }
 
-    /// Nothing is left to do for this UID: the driver may forget it.
+    /// Nothing is left to do for this UID: the driver may forget it. LC-013,
+    /// TC-043: only once the object is gone, because until then it may still
+    /// be deleted and its containers' logs be read.
     pub fn is_finished(&self) -> bool {
-        false
+        let is_clean = self.seen.as_ref().is_some_and(|seen| seen.sandboxes.is_empty() && seen.instances.is_empty());
+        match &self.stage {
+            Stage::Syncing | Stage::Terminating(_) => false,
+            Stage::Terminated(cleanup) => self.is_gone && cleanup.is_torn_down && is_clean && self.work.is_idle(),
+        }
+    }
+
+    /// Runs, or nobody can say that it does not.
+    pub(crate) fn is_alive(&self, instance: &Instance) -> bool {
+        let was_killed = || self.kills.get(&instance.id).is_some_and(|kill| kill.has_ended);
+        instance.is_running() || (instance.is_unknown() && !was_killed())
+    }
+
+    pub(crate) fn alive(&self) -> impl Iterator<Item = &Instance> {
+        self.seen.iter().flat_map(|seen| &seen.instances).filter(|instance| self.is_alive(instance))
+    }
+
+    pub(crate) fn has_usable_sandbox(&self) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.usable_sandbox(self.spec.is_host_network).is_some())
+    }
+
+    pub(crate) fn note(&mut self, note: Note) {
+        if self.notes.len() == NOTES_MAX {
+            self.notes.remove(0);
+        }
+        self.notes.push(note);
+    }
+
+    pub(crate) fn event(&mut self, severity: Severity, reason: &'static str, message: String, container: Option<&str>) {
+        self.note(Note::Event { severity, reason, message, container: container.map(str::to_owned) });
+    }
+
+    fn on_observed(&mut self, seen: Observation, now: Now) {
+        self.exited_at.retain(|id, _| seen.instance(id).is_some());
+        self.kills.retain(|id, _| seen.instance(id).is_some());
+        for instance in &seen.instances {
+            if let Some(exit) = instance.exit() {
+                // Once: a later clock jump must not move it.
+                self.exited_at.entry(instance.id.clone()).or_insert_with(|| now.mono_of(exit.finished_at));
+            }
+        }
+        self.seen = Some(seen);
+    }
+
+    fn on_begun(&mut self, action: &Action, now: Now) {
+        if !self.work.begin(action, now.mono) {
+            return;
+        }
+        self.note_begun(action);
+        match action {
+            Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
+            Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
+            _ => {}
+        }
+    }
+
+    fn on_ended(&mut self, action: &Action, outcome: &Outcome, now: Now) {
+        self.work.end(action);
+        self.note_ended(action, outcome);
+        match (action, outcome) {
+            (Action::PullImage { container, image, .. }, outcome) => self.on_pull_ended(container, image, outcome, now),
+            (Action::StartContainer { container, .. }, outcome) => {
+                self.work.hold_repetition(action, now.mono);
+                self.on_start_ended(container, outcome, now);
+            }
+            (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
+            (Action::KillContainer { id, .. }, _) => {
+                self.work.hold_repetition(action, now.mono);
+                self.on_kill_ended(id);
+            }
+            (Action::TearDown, _) => self.on_torn_down(),
+            (Action::DeleteObject, _) => self.on_object_deleted(),
+            _ => self.work.hold_repetition(action, now.mono),
+        }
+    }
+
+    fn on_pull_ended(&mut self, name: &str, image: &str, outcome: &Outcome, now: Now) {
+        let attempt = self.next_attempt(name);
+        let Some(container) = self.spec.container(name).cloned() else { return };
+        let waiting = match outcome {
+            Outcome::Done | Outcome::Image(_) => return self.attempts.on_pulled(name, attempt, image),
+            Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
+            Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
+                Waiting { reason: "ErrImagePull".to_owned(), message: message.clone() }
+            }
+        };
+        self.attempts.on_pull_failed(&container, waiting, now);
+    }
+
+    fn on_start_ended(&mut self, name: &str, outcome: &Outcome, now: Now) {
+        use crate::fact::StartStage::{Create, Start};
+        match outcome {
+            Outcome::Done | Outcome::Image(_) => self.attempts.on_started(name),
+            Outcome::NotStarted { stage, message } => self.attempts.on_start_failed(name, *stage, message, now),
+            Outcome::NoImage { message, .. } => self.attempts.on_start_failed(name, Create, message, now),
+            Outcome::Failed(message) => self.attempts.on_start_failed(name, Start, message, now),
+        }
+    }
+
+    fn wanted_names(&self) -> Vec<String> {
+        match (&self.stage, self.course()) {
+            (Stage::Syncing, Course::Containers { start, .. }) => {
+                start.into_iter().map(|wanted| wanted.container.name.clone()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The new view becomes the last one; differences are told.
+    fn settle(&mut self, view: View, because: &str) {
+        let before = std::mem::replace(&mut self.shown, view);
+        self.note_changes(&before, because);
+        if let Stage::Terminated(cleanup) = &mut self.stage {
+            cleanup.is_sealed = true;
+        }
     }
 }

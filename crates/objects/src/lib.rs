@@ -1,3 +1,42 @@
 //! The words everyone shares: kinds, defaults, validation, selectors, patches.
+//!
+//! Documents are `serde_json::Value`s in the wire form of Kubernetes v1.35; the
+//! kinds table says what may be done with each. Never: HTTP, storage, clocks,
+//! opinions about pods' lives.
+//!
+//! ```
+//! let pod = objects::kinds::find("", "v1", "pods").expect("pods are served");
+//! let mut doc = serde_json::json!({
+//!     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
+//!     "spec": {"containers": [{"name": "web", "image": "nginx"}]}
+//! });
+//! assert!(pod.ops.decode(&doc).expect("well typed").is_empty());
+//! pod.ops.default(&mut doc);
+//! pod.ops.prepare_create(&mut doc);
+//! assert_eq!(doc["spec"]["containers"][0]["imagePullPolicy"], "Always");
+//! assert_eq!(doc["status"]["phase"], "Pending");
+//! ```
 
 pub use k8s_openapi::{api, apimachinery};
+
+mod decode;
+mod doc;
+pub mod errors;
+pub mod gates;
+pub mod kinds;
+pub mod meta;
+pub mod names;
+pub mod patch;
+pub mod printing;
+pub mod qos;
+pub mod quantity;
+pub mod reasons;
+pub mod requests;
+pub mod selectors;
+
+pub use decode::{DecodeError, Schema, Typed};
+pub use errors::{FieldError, FieldReason};
+pub use kinds::{Column, Kind, KindOps, Scope, Subresource};
+pub use patch::PatchError;
+pub use quantity::Quantity;
+pub use selectors::{FieldSelector, LabelSelector};

@@ -1,1 +1,17 @@
-//! End-to-end fixture.
+//! Fixtures for end-to-end tests: the real binary, the real kubectl, real
+//! containers, each test on an instance of its own.
+//!
+//! Read in this order: `podium` (start, stop, kill an instance), `kubectl`
+//! (talk to it, wait on a watch), `sketch` (write a pod in one line), `leaks`
+//! (what must be gone in the end), `reaper` (cleans up even after a killed test).
+
+mod kubectl;
+pub mod leaks;
+mod podium;
+mod process;
+mod reaper;
+mod sketch;
+
+pub use podium::{Podium, binary, free_port};
+pub use process::{Done, Patience, find_process, run, wait_for_exit};
+pub use sketch::Sketch;

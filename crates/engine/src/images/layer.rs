@@ -19,7 +19,7 @@ use rustix::fs::{self, AtFlags, FileType, Gid, Mode, OFlags, ResolveFlags, Times
 use rustix::io::Errno;
 
 use super::ImageError;
-use super::limits::Limits;
+use super::limits::{DIRECTORY_NAME_BYTES_MAX, Limits};
 use super::read::read_error;
 use super::tarball::{Kind, Member, Tarball};
 
@@ -28,7 +28,13 @@ use super::tarball::{Kind, Member, Tarball};
 pub(super) fn unpack<R: Read>(source: R, root: &Path, limits: &Limits) -> Result<R, ImageError> {
     let root = fs::open(root, DIRECTORY, Mode::empty()).map_err(ImageError::io("layer directory"))?;
     let mut tarball = Tarball::new(source);
-    let mut applier = Applier { root, entries_left: limits.layer_entries_max, limits: *limits, mtimes: Vec::new() };
+    let mut applier = Applier {
+        root,
+        entries_left: limits.layer_entries_max,
+        name_bytes_left: DIRECTORY_NAME_BYTES_MAX,
+        limits: *limits,
+        mtimes: Vec::new(),
+    };
     while let Some(member) = tarball.next()? {
         applier.apply(&member, &mut tarball)?;
     }
@@ -39,6 +45,7 @@ pub(super) fn unpack<R: Read>(source: R, root: &Path, limits: &Limits) -> Result
 struct Applier {
     root: OwnedFd,
     entries_left: u64,
+    name_bytes_left: u64,
     limits: Limits,
     /// Directory times, set last: each file put into one would change it again.
     mtimes: Vec<(PathBuf, Timestamps)>,
@@ -82,8 +89,7 @@ impl Applier {
             return Err(refuse(member)("names the root but is no directory"));
         }
         set_attributes(member, &self.root)?;
-        self.mtimes.push((PathBuf::from("."), times(member)));
-        Ok(())
+        self.remember_time(Path::new("."), member)
     }
 
     /// The directory a member goes into. Symbolic links on the way are
@@ -115,7 +121,16 @@ impl Applier {
     fn open_directory(&self, path: &Path) -> Result<OwnedFd, Errno> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let inside = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        fs::openat2(&self.root, path, DIRECTORY, Mode::empty(), inside)
+        // The kernel asks to try again when a rename elsewhere on the machine
+        // got in the way of checking a `..` of some link.
+        let mut outcome = Err(Errno::AGAIN);
+        for _ in 0..RESOLVE_TRIES_MAX {
+            outcome = fs::openat2(&self.root, path, DIRECTORY, Mode::empty(), inside);
+            if !matches!(outcome, Err(Errno::AGAIN | Errno::INTR)) {
+                break;
+            }
+        }
+        outcome
     }
 
     fn apply_directory(
@@ -127,6 +142,13 @@ impl Applier {
     ) -> Result<(), ImageError> {
         let directory = make_directory(member, parent, name, Existing::Replace)?;
         set_attributes(member, &directory)?;
+        self.remember_time(path, member)
+    }
+
+    fn remember_time(&mut self, path: &Path, member: &Member) -> Result<(), ImageError> {
+        let too_long = || ImageError::TooLarge { what: "names of directories", limit: DIRECTORY_NAME_BYTES_MAX };
+        let length = path.as_os_str().len() as u64;
+        self.name_bytes_left = self.name_bytes_left.checked_sub(length).ok_or_else(too_long)?;
         self.mtimes.push((path.to_owned(), times(member)));
         Ok(())
     }
@@ -363,6 +385,7 @@ fn failed(member: &Member, what: &'static str) -> impl FnOnce(Errno) -> ImageErr
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+const RESOLVE_TRIES_MAX: usize = 128;
 const WHITEOUT: &[u8] = b".wh.";
 /// What follows the prefix in `.wh..wh..opq`.
 const OPAQUE_SUFFIX: &[u8] = b".wh..opq";

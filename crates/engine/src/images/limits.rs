@@ -32,6 +32,12 @@ pub(super) const JSON_BYTES_MAX: u64 = 8 << 20;
 /// One extended tar header (PAX records, long names): Go's `archive/tar` bound.
 pub(super) const TAR_EXTENSION_BYTES_MAX: u64 = 1 << 20;
 
+/// A member's path or link target; the kernel's `PATH_MAX`.
+pub(super) const TAR_NAME_BYTES_MAX: usize = 4096;
+
+/// Names of one layer's directories, kept until its end to set their times.
+pub(super) const DIRECTORY_NAME_BYTES_MAX: u64 = 64 << 20;
+
 /// The whole index of a node's images.
 pub(super) const INDEX_BYTES_MAX: u64 = 256 << 20;
 

@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use tar::{EntryType, Header};
 
 use super::ImageError;
-use super::limits::TAR_EXTENSION_BYTES_MAX;
+use super::limits::{TAR_EXTENSION_BYTES_MAX, TAR_NAME_BYTES_MAX};
 use super::read::read_error;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,6 +223,9 @@ impl Extensions {
         let link = link.or_else(|| header.link_name_bytes().map(|link| link.into_owned())).unwrap_or_default();
         if path.contains(&0) || link.contains(&0) {
             return Err(malformed("name with a NUL byte"));
+        }
+        if path.len().max(link.len()) > TAR_NAME_BYTES_MAX {
+            return Err(ImageError::TooLarge { what: "length of a name", limit: TAR_NAME_BYTES_MAX as u64 });
         }
         // Very old archives mark directories by their last character only.
         let is_old = header.as_old().linkflag[0] == 0;

@@ -342,6 +342,9 @@ fn ambiguous_or_broken_archives_are_refused() {
         let err = Jail::new().unpack(tar).unwrap_err();
         assert_eq!(err.to_string(), format!("image archive: malformed tar: {expected}"));
     }
+    let long = layer().pax(&[("path", &[b'a'; 4097])]).file("c", b"");
+    let err = Jail::new().unpack(long).unwrap_err();
+    assert!(matches!(err, ImageError::TooLarge { what: "length of a name", limit: 4096 }), "{err}");
     let huge = layer().extension(EntryType::XHeader, &vec![b'x'; (1 << 20) + 1]).file("c", b"");
     let err = Jail::new().unpack(huge).unwrap_err();
     assert!(matches!(err, ImageError::TooLarge { what: "tar extended header", .. }), "{err}");
@@ -361,4 +364,65 @@ fn a_stream_that_ends_early_is_an_error() {
     let err = unpack(stream, &jail.root(), &LIMITS)
         .and_then(|mut rest| io::copy(&mut rest, &mut io::sink()).map(drop).map_err(read_error("layer")));
     assert!(matches!(err, Err(ImageError::InvalidArchive { .. })), "{err:?}");
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig {
+        cases: 128, failure_persistence: None, ..Default::default()
+    })]
+
+    /// Members in any order, with any targets, and some bytes changed at will:
+    /// `Jail::unpack` asserts that the neighbourhood stays as it was.
+    #[test]
+    fn whatever_a_layer_says_it_stays_inside(
+        members in proptest::collection::vec((0usize..6, 0usize..NAMES.len(), 0usize..NAMES.len()), 1..12),
+        changes in proptest::collection::vec((0usize..20_000, proptest::num::u8::ANY), 0..3),
+    ) {
+        if rustix::process::geteuid().is_root() {
+            let mut tar = layer();
+            for (kind, path, target) in members {
+                let (path, target) = (NAMES[path], NAMES[target]);
+                tar = match kind {
+                    0 => tar.file(path, b"content"),
+                    1 => tar.directory(path, 0o777),
+                    2 | 3 => tar.symlink(path, target),
+                    4 => tar.hard_link(path, target),
+                    _ => tar.pax(&[("path", path.as_bytes())]).file(target, b"content"),
+                };
+            }
+            for (position, byte) in changes {
+                change(&mut tar.0, position, byte);
+            }
+            // Any outcome is fine, as long as it is an outcome.
+            let _ = Jail::new().unpack(tar);
+        }
+    }
+}
+
+const NAMES: [&str; 12] = [
+    "a",
+    "b",
+    "a/b",
+    "a/secret",
+    "b/outside/secret",
+    "../outside/secret",
+    "/outside/secret",
+    "../../outside",
+    ".wh.a",
+    "a/.wh.secret",
+    "a/.wh..wh..opq",
+    "b/../../outside/new",
+];
+
+/// Changes one byte and makes all headers' checksums right again, so that the
+/// change is not refused for that.
+fn change(tar: &mut [u8], position: usize, byte: u8) {
+    let position = position % tar.len();
+    tar[position] = byte;
+    for block in tar.chunks_exact_mut(512).filter(|block| block.starts_with(b"a") || &block[257..262] == b"ustar") {
+        let mut fixed = tar::Header::new_old();
+        fixed.as_mut_bytes().copy_from_slice(block);
+        fixed.set_cksum();
+        block.copy_from_slice(fixed.as_bytes());
+    }
 }

@@ -1,0 +1,199 @@
+//! Attempts to start containers: what went wrong, what is held back, until when.
+//!
+//! Decides: the restart back-off (LC-168…LC-177), the image pull back-off
+//! (LC-181) and the Waiting reason of a container that could not start yet.
+//! Never: decides which container should start (`start.rs` does).
+
+use std::collections::BTreeMap;
+
+use ambient::{Mono, Now};
+
+use crate::action::PullPolicy;
+use crate::backoff::{Curve, Delays, Hold};
+use crate::fact::{Instance, StartStage};
+use crate::limits::{PULL_DELAY_INITIAL, PULL_DELAY_MAX, PULL_ERROR_SHOWN, RETRY_AFTER};
+use crate::spec::ContainerSpec;
+use crate::state::PodState;
+use crate::text;
+use crate::view::Waiting;
+
+/// LC-177: in memory only; an agent restart forgets it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Attempts {
+    /// LC-069: the start-failure cache, by container. Bounded by the spec.
+    failures: BTreeMap<String, Failure>,
+    /// For which attempt and image the image is known to be here.
+    pulled: BTreeMap<String, (u32, String)>,
+    restarts: Delays<RestartKey>,
+    pulls: Delays<PullKey>,
+    /// The last error of each pull, for the back-off message.
+    pull_errors: BTreeMap<PullKey, String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Failure {
+    waiting: Waiting,
+    at: Mono,
+    /// Retries that have no back-off wait at least until then.
+    retry_at: Mono,
+}
+
+/// LC-173: what resets the delay when it changes. (The pod is implied.)
+type RestartKey = (String, String, BTreeMap<String, String>, BTreeMap<String, String>);
+
+/// LC-181: by image. With the policy, because a container that may use a
+/// present image must not wait for another's pull.
+type PullKey = (String, PullPolicy);
+
+impl Attempts {
+    pub(crate) fn new() -> Self {
+        Self {
+            failures: BTreeMap::new(),
+            pulled: BTreeMap::new(),
+            restarts: Delays::new(),
+            pulls: Delays::new(),
+            pull_errors: BTreeMap::new(),
+        }
+    }
+
+    /// The image of this very attempt was ensured.
+    pub(crate) fn has_image(&self, container: &ContainerSpec, attempt: u32) -> bool {
+        self.pulled.get(&container.name) == Some(&(attempt, container.image.clone()))
+    }
+
+    pub(crate) fn on_pulled(&mut self, container: &str, attempt: u32, image: &str) {
+        self.pulled.insert(container.to_owned(), (attempt, image.to_owned()));
+    }
+
+    /// Whether the registry said no (back-off) or we did not get that far.
+    pub(crate) fn on_pull_failed(&mut self, container: &ContainerSpec, waiting: Waiting, now: Now) {
+        let is_local = matches!(waiting.reason.as_str(), "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError");
+        if !is_local {
+            let key = pull_key(container);
+            let curve = Curve::new(PULL_DELAY_INITIAL, PULL_DELAY_MAX);
+            self.pull_errors.insert(key.clone(), format!("{}: {}", waiting.reason, waiting.message));
+            self.pulls.advance(key, now.mono, curve, now.mono);
+        }
+        // LC-183: other failures come back at the sync-error cadence.
+        let retry_at = if is_local { now.mono + RETRY_AFTER } else { now.mono };
+        self.failures.insert(container.name.clone(), Failure { waiting, at: now.mono, retry_at });
+    }
+
+    pub(crate) fn on_start_failed(&mut self, container: &str, stage: StartStage, message: &str, now: Now) {
+        let reason = match stage {
+            StartStage::Configure => "CreateContainerConfigError",
+            StartStage::Create => "CreateContainerError",
+            StartStage::Start => "RunContainerError",
+        };
+        let waiting = Waiting { reason: reason.to_owned(), message: message.to_owned() };
+        let failure = Failure { waiting, at: now.mono, retry_at: now.mono + RETRY_AFTER };
+        self.failures.insert(container.to_owned(), failure);
+    }
+
+    /// LC-069: success removes the entry.
+    pub(crate) fn on_started(&mut self, container: &str) {
+        self.failures.remove(container);
+        self.pulled.remove(container);
+    }
+
+    fn remember(&mut self, container: &str, waiting: Waiting, now: Now) {
+        let known = self.failures.get(container);
+        if known.is_none_or(|failure| failure.waiting != waiting) {
+            let retry_at = known.map_or(now.mono, |failure| failure.retry_at);
+            self.failures.insert(container.to_owned(), Failure { waiting, at: now.mono, retry_at });
+        }
+    }
+
+    pub(crate) fn failure(&self, container: &str) -> Option<&Waiting> {
+        self.failures.get(container).map(|failure| &failure.waiting)
+    }
+}
+
+impl PodState {
+    /// The earliest moment of the next attempt, if that is not now.
+    pub(crate) fn held_until(&self, container: &ContainerSpec, now: Now) -> Option<Mono> {
+        let retry_at = self.attempts.failures.get(&container.name).map(|failure| failure.retry_at);
+        let holds = [
+            self.restart_hold(container, now).map(|hold| hold.until),
+            self.pull_hold(container, now).map(|hold| hold.until),
+            retry_at.filter(|at| *at > now.mono),
+        ];
+        holds.into_iter().flatten().max()
+    }
+
+    /// When the Waiting reason changes by itself.
+    pub(crate) fn reason_changes_at(&self, container: &ContainerSpec, now: Now) -> Option<Mono> {
+        self.pull_hold(container, now)?;
+        let turns_at = self.attempts.failures.get(&container.name)?.at + PULL_ERROR_SHOWN;
+        (turns_at > now.mono).then_some(turns_at)
+    }
+
+    /// Why a container that should start does not run yet (LC-068).
+    pub(crate) fn waiting(&self, container: &ContainerSpec, now: Now) -> Option<Waiting> {
+        if let Some(hold) = self.restart_hold(container, now) {
+            // LC-174
+            let message = format!(
+                "back-off {} restarting failed container={} pod={}",
+                text::duration(hold.delay),
+                container.name,
+                self.spec.full_name()
+            );
+            return Some(Waiting { reason: "CrashLoopBackOff".to_owned(), message });
+        }
+        let failure = self.attempts.failures.get(&container.name);
+        let is_fresh = failure.is_some_and(|failure| failure.at + PULL_ERROR_SHOWN > now.mono);
+        if self.pull_hold(container, now).is_some() && !is_fresh {
+            let error = self.attempts.pull_errors.get(&pull_key(container)).cloned().unwrap_or_default();
+            let message = format!("Back-off pulling image {:?}: {error}", container.image);
+            return Some(Waiting { reason: "ImagePullBackOff".to_owned(), message });
+        }
+        failure.map(|failure| failure.waiting.clone())
+    }
+
+    /// LC-005: a back-off shows for its whole duration, and until the attempt
+    /// that follows it has an outcome.
+    pub(crate) fn remember_waiting(&mut self, wanted: &[String], now: Now) {
+        for name in wanted {
+            let waiting = self.spec.container(name).and_then(|container| self.waiting(container, now));
+            if let Some(waiting) = waiting {
+                self.attempts.remember(name, waiting, now);
+            }
+        }
+    }
+
+    /// LC-170: each start after an exit advances the delay.
+    pub(crate) fn advance_restart_delay(&mut self, name: &str, now: Now) {
+        let Some(container) = self.spec.container(name) else { return };
+        let Some(finished_at) = self.last_own_exit(container) else { return };
+        let curve = Curve::new(self.rules.backoff_initial, self.rules.backoff_max);
+        let key = restart_key(container);
+        self.attempts.restarts.advance(key, finished_at, curve, now.mono);
+    }
+
+    /// LC-169: counted from the end of the newest exited instance.
+    fn restart_hold(&self, container: &ContainerSpec, now: Now) -> Option<Hold> {
+        let finished_at = self.last_own_exit(container)?;
+        self.attempts.restarts.hold_since(&restart_key(container), finished_at, now.mono)
+    }
+
+    fn pull_hold(&self, container: &ContainerSpec, now: Now) -> Option<Hold> {
+        self.attempts.pulls.hold(&pull_key(container), now.mono)
+    }
+
+    /// LC-176: an instance we killed in order to restart it does not count.
+    fn last_own_exit(&self, container: &ContainerSpec) -> Option<Mono> {
+        let is_own = |instance: &&Instance| {
+            instance.exit().is_some() && !self.kills.get(&instance.id).is_some_and(|kill| kill.restarts)
+        };
+        let newest = self.seen.as_ref()?.instances_of(&container.name).find(is_own)?;
+        self.exited_at.get(&newest.id).copied()
+    }
+}
+
+fn restart_key(container: &ContainerSpec) -> RestartKey {
+    (container.name.clone(), container.image.clone(), container.requests.clone(), container.limits.clone())
+}
+
+fn pull_key(container: &ContainerSpec) -> PullKey {
+    (container.image.clone(), container.pull_policy)
+}

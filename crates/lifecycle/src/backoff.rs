@@ -1,0 +1,84 @@
+//! A table of growing delays, one entry per key.
+//!
+//! Decides: whether a key is held back, until when, and how a delay grows.
+//! Never: knows what is delayed (`attempts.rs` does).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ambient::Mono;
+
+use crate::limits::BACKOFF_RESET;
+
+/// Doubles from `initial` to `max`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Curve {
+    pub(crate) initial: Duration,
+    pub(crate) max: Duration,
+}
+
+impl Curve {
+    /// LC-178: a cap below the initial delay becomes the initial delay.
+    pub(crate) fn new(initial: Duration, max: Duration) -> Self {
+        Self { initial: initial.min(max), max }
+    }
+
+    fn after(self, delay: Duration) -> Duration {
+        delay.saturating_mul(2).min(self.max)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Delays<K> {
+    entries: BTreeMap<K, Entry>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    delay: Duration,
+    advanced_at: Mono,
+}
+
+/// A key must wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The whole delay, as messages name it.
+    pub(crate) delay: Duration,
+    pub(crate) until: Mono,
+}
+
+impl<K: Ord> Delays<K> {
+    pub(crate) fn new() -> Self {
+        Self { entries: BTreeMap::new() }
+    }
+
+    /// LC-171: held while less than the delay has passed since `event`.
+    pub(crate) fn hold_since(&self, key: &K, event: Mono, now: Mono) -> Option<Hold> {
+        let entry = self.entries.get(key).filter(|entry| !entry.is_expired(event, now))?;
+        let until = (event + entry.delay).min(entry.advanced_at + BACKOFF_RESET);
+        (now < until).then_some(Hold { delay: entry.delay, until })
+    }
+
+    /// LC-181: held while less than the delay has passed since the last advance.
+    pub(crate) fn hold(&self, key: &K, now: Mono) -> Option<Hold> {
+        let event = self.entries.get(key)?.advanced_at;
+        self.hold_since(key, event, now)
+    }
+
+    /// LC-170: a new or expired entry starts at the initial delay, an existing
+    /// one doubles.
+    pub(crate) fn advance(&mut self, key: K, event: Mono, curve: Curve, now: Mono) {
+        self.entries.retain(|_, entry| !entry.is_expired(entry.advanced_at, now));
+        let known = self.entries.get(&key).filter(|entry| !entry.is_expired(event, now));
+        let delay = known.map_or(curve.initial, |entry| curve.after(entry.delay));
+        self.entries.insert(key, Entry { delay, advanced_at: now });
+    }
+}
+
+impl Entry {
+    /// LC-172: either the container ran long enough, or nobody advanced the
+    /// entry for as long (upstream's housekeeping).
+    fn is_expired(&self, event: Mono, now: Mono) -> bool {
+        event.since(self.advanced_at) > BACKOFF_RESET || now.since(self.advanced_at) > BACKOFF_RESET
+    }
+}

@@ -1,0 +1,181 @@
+//! The agent's conditions: PodReadyToStartContainers, Initialized, Ready,
+//! ContainersReady, PodScheduled.
+//!
+//! Decides: their status, reason, message and transition time.
+//! Never: touches a condition someone else owns (LC-099).
+
+use ambient::Timestamp;
+
+use crate::spec::{PodSpec, Role};
+use crate::state::Rules;
+use crate::view::{Condition, ContainerView, Phase, Truth, View};
+
+/// LC-099: replaced on each write; everything else is foreign.
+pub(crate) const OWNED: [&str; 8] = [
+    "PodScheduled",
+    "Ready",
+    "Initialized",
+    "ContainersReady",
+    "PodResizeInProgress",
+    "PodResizePending",
+    "PodReadyToStartContainers",
+    "AllContainersRestarting",
+];
+
+/// What conditions are made from: a view whose phase and containers are done.
+pub(crate) struct Basis<'a> {
+    pub(crate) pod: &'a PodSpec,
+    pub(crate) rules: &'a Rules,
+    pub(crate) view: &'a View,
+    /// The last view, for transition times.
+    pub(crate) previous: &'a View,
+    pub(crate) has_sandbox: bool,
+    pub(crate) wall: Timestamp,
+}
+
+impl Basis<'_> {
+    /// LC-100: foreign conditions first, then ours in upstream's order.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let mut all: Vec<Condition> = self.foreign().cloned().collect();
+        if self.rules.ready_to_start_condition {
+            all.push(self.condition("PodReadyToStartContainers", Verdict::plain(self.has_sandbox)));
+        }
+        all.push(self.condition("Initialized", self.initialized()));
+        let containers_ready = self.containers_ready();
+        all.push(self.condition("Ready", self.ready(&containers_ready)));
+        all.push(self.condition("ContainersReady", containers_ready));
+        // LC-113: whoever runs a pod knows that it was scheduled.
+        all.push(self.condition("PodScheduled", Verdict::plain(true)));
+        all
+    }
+
+    fn foreign(&self) -> impl Iterator<Item = &Condition> {
+        self.pod.published.conditions.iter().filter(|condition| !OWNED.contains(&condition.kind.as_str()))
+    }
+
+    /// LC-098: the transition time moves only when the status does.
+    fn condition(&self, kind: &str, verdict: Verdict) -> Condition {
+        let before = self.previous.condition(kind).filter(|before| before.status == verdict.status);
+        Condition {
+            kind: kind.to_owned(),
+            status: verdict.status,
+            reason: verdict.reason.to_owned(),
+            message: verdict.message,
+            last_probe: None,
+            last_transition: before.and_then(|before| before.last_transition).or(Some(self.wall)),
+            observed_generation: (self.pod.generation > 0).then_some(self.pod.generation),
+        }
+    }
+
+    /// LC-105.
+    fn initialized(&self) -> Verdict {
+        let mut names = Names::default();
+        for container in &self.pod.init {
+            match self.view.init.iter().find(|view| view.name == container.name) {
+                None => names.unknown.push(&container.name),
+                Some(view) if container.role == Role::Sidecar && !view.is_started => names.lacking.push(&view.name),
+                Some(view) if container.role == Role::Init && !view.is_ready => names.lacking.push(&view.name),
+                Some(_) => {}
+            }
+        }
+        if self.view.phase == Phase::Succeeded && names.unknown.is_empty() {
+            return Verdict { status: Truth::True, reason: "PodCompleted", message: String::new() };
+        }
+        let has_begun = self.view.apps.iter().any(|view| !view.is_waiting());
+        if names.is_empty() || has_begun {
+            return Verdict::plain(true);
+        }
+        Verdict::no("ContainersNotInitialized", names.message("incomplete"))
+    }
+
+    /// LC-103, LC-109, LC-215.
+    fn containers_ready(&self) -> Verdict {
+        let counted = self.pod.containers().filter(|container| container.role != Role::Init);
+        let mut names = Names::default();
+        for container in counted {
+            match self.view.container(&container.name) {
+                None => names.unknown.push(&container.name),
+                Some(view) if !view.is_ready => names.lacking.push(&container.name),
+                Some(_) => {}
+            }
+        }
+        match self.view.phase {
+            Phase::Succeeded if names.unknown.is_empty() => Verdict::no("PodCompleted", String::new()),
+            Phase::Failed => Verdict::no("PodFailed", String::new()),
+            _ if names.is_empty() => Verdict::plain(true),
+            _ => Verdict::no("ContainersNotReady", names.message("unready")),
+        }
+    }
+
+    /// LC-117, LC-119: containers first, then the gates.
+    fn ready(&self, containers_ready: &Verdict) -> Verdict {
+        if containers_ready.status != Truth::True {
+            return containers_ready.clone();
+        }
+        let failing: Vec<String> = self.pod.readiness_gates.iter().filter_map(|gate| self.failing_gate(gate)).collect();
+        if failing.is_empty() {
+            return Verdict::plain(true);
+        }
+        Verdict::no("ReadinessGatesNotReady", failing.join(", "))
+    }
+
+    /// LC-118. LC-120: gates are others' conditions; we only read them.
+    fn failing_gate(&self, gate: &str) -> Option<String> {
+        match self.pod.published.condition(gate) {
+            None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+            Some(condition) if condition.status == Truth::True => None,
+            Some(condition) => Some(format!(
+                "the status of pod readiness gate {gate:?} is not \"True\", but {}",
+                condition.status.as_str()
+            )),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Verdict {
+    status: Truth,
+    reason: &'static str,
+    message: String,
+}
+
+impl Verdict {
+    fn plain(is_true: bool) -> Self {
+        Self { status: is_true.into(), reason: "", message: String::new() }
+    }
+
+    fn no(reason: &'static str, message: String) -> Self {
+        Self { status: Truth::False, reason, message }
+    }
+}
+
+/// LC-103: names in spec order, sidecars before apps.
+#[derive(Default)]
+struct Names<'a> {
+    unknown: Vec<&'a str>,
+    lacking: Vec<&'a str>,
+}
+
+impl Names<'_> {
+    fn is_empty(&self) -> bool {
+        self.unknown.is_empty() && self.lacking.is_empty()
+    }
+
+    fn message(&self, lack: &str) -> String {
+        let part = |kind: &str, names: &[&str]| {
+            (!names.is_empty()).then(|| format!("containers with {kind} status: [{}]", names.join(" ")))
+        };
+        let parts = [part("unknown", &self.unknown), part(lack, &self.lacking)];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// LC-077, LC-078 without probes: a running container is started and ready.
+/// LC-079: a regular init container is ready once it succeeded.
+pub(crate) fn mark_started_and_ready(view: &mut ContainerView, role: Role) {
+    view.is_started = view.is_running();
+    view.is_ready = match role {
+        Role::Init => view.termination().is_some_and(|end| end.code == 0),
+        Role::Sidecar | Role::App => view.is_started,
+    };
+}

@@ -1,0 +1,187 @@
+//! What a container's status shows (§3.4).
+//!
+//! Decides: state, last state, restart count, ready and started of each
+//! container, from its instances, its start failures and what was shown before.
+
+use ambient::Now;
+
+use crate::conditions::mark_started_and_ready;
+use crate::fact::{Instance, InstanceState, Observation};
+use crate::limits::{EXIT_CODE_LOST, MESSAGE_BYTES_MAX};
+use crate::spec::{ContainerSpec, Role};
+use crate::state::{PodState, Stage};
+use crate::text;
+use crate::view::{ContainerView, Shown, Termination, Waiting};
+
+pub(crate) struct Containers<'a> {
+    pub(crate) state: &'a PodState,
+    pub(crate) seen: &'a Observation,
+    /// Containers whose start is due or held back.
+    pub(crate) wanted: Vec<String>,
+    pub(crate) now: Now,
+}
+
+impl Containers<'_> {
+    pub(crate) fn view(&self, container: &ContainerSpec) -> ContainerView {
+        let prior = self.state.shown.container(&container.name);
+        let mut instances = self.seen.instances_of(&container.name);
+        let mut view = match instances.next() {
+            Some(newest) => self.from_instances(container, newest, instances.next(), prior),
+            None => self.without_instance(container, prior),
+        };
+        self.apply_failure(container, &mut view);
+        mark_started_and_ready(&mut view, container.role);
+        self.limit_messages(&mut view);
+        view
+    }
+
+    /// LC-064, LC-065.
+    fn without_instance(&self, container: &ContainerSpec, prior: Option<&ContainerView>) -> ContainerView {
+        if let Some(ended) = prior.filter(|prior| prior.termination().is_some()) {
+            return ended.clone();
+        }
+        let mut view = ContainerView {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            image_id: String::new(),
+            id: prior.and_then(|prior| prior.id.clone()),
+            state: Shown::Waiting(self.default_waiting()),
+            last: prior.and_then(|prior| prior.last.clone()),
+            restart_count: prior.map_or(0, |prior| prior.restart_count),
+            is_ready: false,
+            is_started: false,
+        };
+        if prior.is_some_and(ContainerView::is_running) {
+            view.id = None;
+            if view.last.is_none() {
+                let message = "The container could not be located when the pod was deleted.  \
+                               The container used to be Running";
+                view.last = Some(lost(message, None));
+            }
+            if self.state.spec.deletion.is_none() {
+                view.restart_count += 1;
+            }
+        }
+        view
+    }
+
+    fn default_waiting(&self) -> Waiting {
+        let reason = if self.state.spec.init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        Waiting { reason: reason.to_owned(), message: String::new() }
+    }
+
+    /// LC-066: the newest gives the state, the second newest the last state.
+    fn from_instances(
+        &self,
+        container: &ContainerSpec,
+        newest: &Instance,
+        second: Option<&Instance>,
+        prior: Option<&ContainerView>,
+    ) -> ContainerView {
+        let state = show(newest, prior);
+        let is_lost = newest.is_unknown() && matches!(state, Shown::Terminated(_));
+        let prior_count = prior.map_or(0, |prior| prior.restart_count);
+        let was_counted = prior.is_some_and(|prior| prior.id.as_ref() == Some(&newest.id) && !prior.is_running());
+        let count = match (is_lost, was_counted) {
+            (true, false) => prior_count.max(newest.attempt) + 1,
+            (true, true) | (false, _) => prior_count.max(newest.attempt),
+        };
+        ContainerView {
+            name: container.name.clone(),
+            image: newest.image.clone(),
+            image_id: newest.image_id.clone(),
+            id: Some(newest.id.clone()),
+            state,
+            last: second.and_then(termination).or_else(|| remembered_last(newest, prior)),
+            restart_count: count,
+            is_ready: false,
+            is_started: false,
+        }
+    }
+
+    /// LC-068.
+    fn apply_failure(&self, container: &ContainerSpec, view: &mut ContainerView) {
+        if self.state.stage != Stage::Syncing || !self.state.should_start(container, self.seen) {
+            return;
+        }
+        let is_wanted = self.wanted.contains(&container.name);
+        let waiting = if is_wanted {
+            self.state.waiting(container, self.now)
+        } else {
+            self.state.attempts.failure(&container.name).cloned()
+        };
+        let Some(waiting) = waiting else { return };
+        let ended_well = view.termination().is_some_and(|end| end.code == 0);
+        if container.role != Role::App && ended_well {
+            return;
+        }
+        if let Shown::Terminated(end) = std::mem::replace(&mut view.state, Shown::Waiting(waiting)) {
+            view.last = Some(end);
+        }
+    }
+
+    /// LC-094.
+    fn limit_messages(&self, view: &mut ContainerView) {
+        let limit = MESSAGE_BYTES_MAX / self.state.spec.containers().count().max(1);
+        let state = match &mut view.state {
+            Shown::Terminated(end) => Some(end),
+            Shown::Waiting(_) | Shown::Running { .. } => None,
+        };
+        for end in state.into_iter().chain(view.last.as_mut()) {
+            end.message = text::cut(&end.message, limit).to_owned();
+        }
+    }
+}
+
+/// LC-067.
+fn show(instance: &Instance, prior: Option<&ContainerView>) -> Shown {
+    match &instance.state {
+        InstanceState::Running { started_at } => Shown::Running { started_at: *started_at },
+        InstanceState::Created => Shown::Waiting(Waiting::default()),
+        InstanceState::Exited { .. } => Shown::Terminated(termination(instance).unwrap_or_default()),
+        InstanceState::Unknown => {
+            let same = prior.filter(|prior| prior.id.as_ref() == Some(&instance.id));
+            match same.map(|prior| &prior.state) {
+                Some(Shown::Running { .. }) => {
+                    let message = "The container could not be located when the pod was terminated";
+                    Shown::Terminated(lost(message, Some(instance.id.clone())))
+                }
+                // Once given up, an instance stays so.
+                Some(Shown::Terminated(end)) => Shown::Terminated(end.clone()),
+                Some(Shown::Waiting(_)) | None => Shown::Waiting(Waiting::default()),
+            }
+        }
+    }
+}
+
+pub(crate) fn lost(message: &str, id: Option<String>) -> Termination {
+    Termination {
+        id,
+        code: EXIT_CODE_LOST,
+        reason: "ContainerStatusUnknown".to_owned(),
+        message: message.to_owned(),
+        started_at: None,
+        finished_at: None,
+    }
+}
+
+fn termination(instance: &Instance) -> Option<Termination> {
+    match &instance.state {
+        InstanceState::Exited { started_at, finished_at, code, reason, message } => Some(Termination {
+            id: Some(instance.id.clone()),
+            code: *code,
+            reason: reason.clone(),
+            message: message.clone(),
+            started_at: *started_at,
+            finished_at: Some(*finished_at),
+        }),
+        InstanceState::Created | InstanceState::Running { .. } | InstanceState::Unknown => None,
+    }
+}
+
+/// LC-095 may have removed the second newest; it stays visible.
+fn remembered_last(newest: &Instance, prior: Option<&ContainerView>) -> Option<Termination> {
+    let prior = prior?;
+    let is_other = |end: &&Termination| end.id.as_ref() != Some(&newest.id);
+    prior.termination().filter(is_other).or(prior.last.as_ref().filter(is_other)).cloned()
+}

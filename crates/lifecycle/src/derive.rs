@@ -1,0 +1,130 @@
+//! Puts the view of a pod together: containers, phase, conditions, addresses.
+//!
+//! Decides: when a phase may be shown (LC-047) and what the final status of a
+//! stopped pod looks like (LC-049, LC-051).
+//! Read next: `status.rs`, which spells the result for the API.
+
+use std::net::IpAddr;
+
+use ambient::Now;
+
+use crate::conditions::Basis;
+use crate::containers::{Containers, lost};
+use crate::fact::Observation;
+use crate::phase::{self, Circumstances};
+use crate::spec::{PodSpec, Role};
+use crate::start::Course;
+use crate::state::{PodState, Stage};
+use crate::view::{ContainerView, Phase, Shown, View};
+
+pub(crate) fn view(state: &PodState, now: Now) -> View {
+    let Some(seen) = &state.seen else { return state.shown.clone() };
+    let mut view = match &state.stage {
+        Stage::Terminated(cleanup) if cleanup.is_sealed => state.shown.clone(),
+        Stage::Syncing | Stage::Terminating(_) | Stage::Terminated(_) => fresh(state, seen, now),
+    };
+    view.conditions = Basis {
+        pod: &state.spec,
+        rules: &state.rules,
+        view: &view,
+        previous: &state.shown,
+        has_sandbox: state.has_usable_sandbox(),
+        wall: now.wall,
+    }
+    .conditions();
+    // LC-102
+    view.observed_generation = state.shown.observed_generation.max(state.spec.generation);
+    view
+}
+
+fn fresh(state: &PodState, seen: &Observation, now: Now) -> View {
+    let wanted = match state.course() {
+        Course::Containers { start, .. } => start.into_iter().map(|wanted| wanted.container.name.clone()).collect(),
+        Course::Wait | Course::End(_) | Course::NewSandbox(_) => Vec::new(),
+    };
+    let containers = Containers { state, seen, wanted, now };
+    let mut view = View {
+        // LC-052: once.
+        start_time: state.shown.start_time.or(Some(now.wall)),
+        init: state.spec.init.iter().map(|container| containers.view(container)).collect(),
+        apps: state.spec.apps.iter().map(|container| containers.view(container)).collect(),
+        pod_ips: pod_ips(state, seen),
+        ..View::default()
+    };
+    set_phase(&mut view, state, seen);
+    view
+}
+
+fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
+    let is_terminal = matches!(state.stage, Stage::Terminated(_));
+    let all: Vec<ContainerView> = view.init.iter().chain(&view.apps).cloned().collect();
+    let at = Circumstances { is_terminal, is_initialized: is_initialized(state, seen) };
+    let mut computed = phase::of(&state.spec, &all, at, &state.rules);
+    if is_terminal {
+        close(view, &state.spec);
+        // TC-084: whatever could not be resolved has failed.
+        if !computed.is_terminal() && !state.spec.is_static {
+            computed = Phase::Failed;
+        }
+    } else if computed.is_terminal() {
+        // LC-047: not while something could still run.
+        computed = state.shown.phase;
+    }
+    view.phase = phase::final_once_terminal(computed, state.shown.phase, state.spec.published.phase);
+    // LC-045
+    let previous = [&state.shown, &state.spec.published].into_iter().find(|before| before.phase == view.phase);
+    if let Some(before) = previous {
+        view.reason.clone_from(&before.reason);
+        view.message.clone_from(&before.message);
+    }
+}
+
+/// LC-039: an app instance exists in the current sandbox.
+fn is_initialized(state: &PodState, seen: &Observation) -> bool {
+    let is_app = |name: &str| state.spec.apps.iter().any(|app| app.name == name);
+    let Some(current) = seen.sandboxes.first() else { return false };
+    seen.instances.iter().any(|instance| instance.sandbox == current.id && is_app(&instance.name))
+}
+
+/// LC-051, TC-083: after the end nothing is left open.
+fn close(view: &mut View, pod: &PodSpec) {
+    if has_initialized(view, pod) {
+        view.init.iter_mut().chain(&mut view.apps).for_each(close_container);
+        return;
+    }
+    let has_begun = |view: &ContainerView| !view.is_waiting() || view.last.is_some();
+    let last_begun = view.init.iter().rposition(has_begun).unwrap_or(0);
+    view.init.iter_mut().take(last_begun + 1).for_each(close_container);
+}
+
+fn close_container(view: &mut ContainerView) {
+    if view.termination().is_none() {
+        let message = "The container could not be located when the pod was terminated";
+        view.state = Shown::Terminated(lost(message, view.id.clone()));
+        view.is_ready = false;
+        view.is_started = false;
+    }
+}
+
+/// LC-051: what counts as having been initialized.
+fn has_initialized(view: &View, pod: &PodSpec) -> bool {
+    let Some(last) = pod.init.last() else { return true };
+    if view.apps.iter().any(|app| !app.is_waiting() || app.last.is_some()) {
+        return true;
+    }
+    let Some(shown) = view.container(&last.name) else { return false };
+    let ended = shown.termination().or(shown.last.as_ref());
+    let is_up = last.role == Role::Sidecar && shown.is_running() && shown.is_started;
+    is_up || ended.is_some_and(|end| end.code == 0)
+}
+
+/// LC-369, LC-370: of the usable sandbox; kept once it is gone.
+fn pod_ips(state: &PodState, seen: &Observation) -> Vec<IpAddr> {
+    let Some(sandbox) = seen.usable_sandbox(state.spec.is_host_network) else {
+        return state.shown.pod_ips.clone();
+    };
+    let addresses = if sandbox.is_host_network { &state.rules.host_ips } else { &sandbox.ips };
+    let is_v6_first = state.rules.host_ips.first().is_some_and(IpAddr::is_ipv6);
+    let first_of = |is_v6: bool| addresses.iter().find(|ip| ip.is_ipv6() == is_v6).copied();
+    [first_of(is_v6_first), first_of(!is_v6_first)].into_iter().flatten().collect()
+}

@@ -1,0 +1,273 @@
+//! What should run: the sandbox, init containers in order, sidecars, apps.
+//!
+//! Decides: the course of a pod that is not terminating (LC-187…LC-213).
+//! Never: starts anything twice or early; `plan.rs` turns a course into
+//! actions, one start at a time.
+
+use crate::action::Cause;
+use crate::fact::{Instance, Observation, SandboxSeen};
+use crate::restart::{restarts_after_kill, should_restart};
+use crate::spec::{ContainerSpec, RestartPolicy, Role, spec_hash};
+use crate::state::PodState;
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Course<'a> {
+    /// The runtime is in the middle of something; judge later.
+    Wait,
+    /// Nothing is left to run: the pod ends.
+    End(Cause),
+    /// There is no sandbox containers could run in.
+    NewSandbox(Cause),
+    Containers {
+        start: Vec<Wanted<'a>>,
+        kill: Vec<Unwanted<'a>>,
+    },
+}
+
+/// A container that should run and does not.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) container: &'a ContainerSpec,
+    pub(crate) cause: Cause,
+}
+
+/// An instance that must go so that its container can start afresh.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Unwanted<'a> {
+    pub(crate) instance: &'a Instance,
+    pub(crate) cause: Cause,
+    /// What the `Killing` event says.
+    pub(crate) message: String,
+    /// LC-137, LC-138: whatever the exit code of the kill will be.
+    pub(crate) restarts: bool,
+}
+
+impl PodState {
+    /// What a pod in `Stage::Syncing` should do next.
+    pub(crate) fn course(&self) -> Course<'_> {
+        let Some(seen) = &self.seen else { return Course::Wait };
+        if self.work.is_creating_sandbox() {
+            return Course::Wait;
+        }
+        match seen.usable_sandbox(self.spec.is_host_network) {
+            None => self.course_without_sandbox(seen),
+            Some(sandbox) => self.course_in(sandbox, seen),
+        }
+    }
+
+    fn course_without_sandbox(&self, seen: &Observation) -> Course<'_> {
+        let attempt = seen.next_sandbox_attempt();
+        let is_never = self.spec.restart_policy == RestartPolicy::Never;
+        // LC-190: only the pod-level policy is looked at.
+        if is_never && attempt > 0 && !seen.instances.is_empty() {
+            return Course::End(Cause::new("LC-190", "the sandbox is lost and restartPolicy is Never"));
+        }
+        // LC-191
+        let is_app = |instance: &Instance| self.spec.apps.iter().any(|app| app.name == instance.name);
+        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(|app| self.should_start(app, seen)) {
+            return Course::End(Cause::new("LC-191", "the sandbox is lost and every app container is done"));
+        }
+        let because = if seen.sandboxes.is_empty() { "the pod has no sandbox" } else { "the sandbox is not usable" };
+        Course::NewSandbox(Cause::new("LC-188", because))
+    }
+
+    fn course_in<'a>(&'a self, sandbox: &'a SandboxSeen, seen: &'a Observation) -> Course<'a> {
+        let mut steps = Steps { state: self, seen, sandbox: &sandbox.id, start: Vec::new(), kill: Vec::new() };
+        // LC-197: nothing runs and nothing will.
+        let is_left = |app: &ContainerSpec| {
+            seen.newest_of(&app.name).is_some_and(Instance::is_running) || self.should_start(app, seen)
+        };
+        if !self.spec.apps.iter().any(is_left) {
+            return Course::End(Cause::new("LC-197", "no app container runs or will run"));
+        }
+        match steps.initialization() {
+            Initialization::Failed(cause) => return Course::End(cause),
+            Initialization::Under => {}
+            Initialization::Over => steps.apps(),
+        }
+        Course::Containers { start: steps.start, kill: steps.kill }
+    }
+
+    /// LC-070, for a pod that is not terminating.
+    pub(crate) fn should_start(&self, container: &ContainerSpec, seen: &Observation) -> bool {
+        let Some(newest) = seen.newest_of(&container.name) else { return true };
+        if newest.is_running() {
+            return false;
+        }
+        let Some(exit) = newest.exit() else { return true };
+        let is_owed = self.kills.get(&newest.id).is_some_and(|kill| kill.restarts);
+        is_owed || should_restart(&self.spec, container, exit.code, &self.rules)
+    }
+
+    /// LC-075: one more than the newest known instance, else what was shown.
+    pub(crate) fn next_attempt(&self, name: &str) -> u32 {
+        let shown = self.shown.container(name);
+        let shown_count = shown.map_or(0, |view| view.restart_count);
+        match self.seen.as_ref().and_then(|seen| seen.newest_of(name)) {
+            // It never ran; it is replaced, not restarted.
+            Some(newest) if newest.is_created() => newest.attempt,
+            Some(newest) => shown_count.max(newest.attempt + 1),
+            None => {
+                // A lost instance was already counted (LC-065).
+                let ended = shown.is_some_and(|view| view.id.is_some() && (view.last.is_some() || !view.is_waiting()));
+                shown_count + u32::from(ended)
+            }
+        }
+    }
+}
+
+enum Initialization {
+    Under,
+    Over,
+    Failed(Cause),
+}
+
+/// Collects what to start and what to kill in one usable sandbox.
+struct Steps<'a> {
+    state: &'a PodState,
+    seen: &'a Observation,
+    sandbox: &'a str,
+    start: Vec<Wanted<'a>>,
+    kill: Vec<Unwanted<'a>>,
+}
+
+impl<'a> Steps<'a> {
+    /// LC-203: the furthest init container with an instance decides; sidecars
+    /// before it are kept running, regular ones before it are done.
+    fn initialization(&mut self) -> Initialization {
+        let init = &self.state.spec.init;
+        if self.state.spec.apps.iter().any(|app| self.here(app).is_some()) {
+            init.iter().for_each(|container| self.keep_sidecar(container));
+            return Initialization::Over;
+        }
+        let Some(furthest) = init.iter().rposition(|container| self.here(container).is_some()) else {
+            return self.begin(0);
+        };
+        init[..furthest].iter().for_each(|container| self.keep_sidecar(container));
+        let container = &init[furthest];
+        match container.role {
+            Role::Sidecar => {
+                self.keep_sidecar(container);
+                // LC-211: without a startup probe, running is started.
+                let is_started = self.here(container).is_some_and(Instance::is_running);
+                if is_started { self.begin(furthest + 1) } else { Initialization::Under }
+            }
+            Role::Init | Role::App => self.judge_regular(furthest, container),
+        }
+    }
+
+    /// LC-200: the next one, or all are done.
+    fn begin(&mut self, index: usize) -> Initialization {
+        let Some(container) = self.state.spec.init.get(index) else { return Initialization::Over };
+        let because = match index {
+            0 => "the sandbox is ready".to_owned(),
+            _ => format!("init container {} is done", self.state.spec.init[index - 1].name),
+        };
+        self.want(container, Cause::new("LC-200", because));
+        Initialization::Under
+    }
+
+    /// LC-204.
+    fn judge_regular(&mut self, index: usize, container: &'a ContainerSpec) -> Initialization {
+        let Some(instance) = self.here(container) else { return Initialization::Under };
+        if instance.is_running() {
+            return Initialization::Under;
+        }
+        if instance.is_created() {
+            self.want(container, Cause::new("LC-204", format!("init container {} never started", container.name)));
+            return Initialization::Under;
+        }
+        let may_restart = match instance.exit() {
+            // LC-205: killed for memory is failed, whatever the code.
+            Some(exit) if exit.code == 0 && exit.reason != "OOMKilled" => return self.begin(index + 1),
+            Some(exit) => should_restart(&self.state.spec, container, exit.code.max(1), &self.state.rules),
+            None => {
+                self.kill_unknown(instance, restarts_after_kill(&self.state.spec, container, &self.state.rules));
+                restarts_after_kill(&self.state.spec, container, &self.state.rules)
+            }
+        };
+        let is_owed = self.state.kills.get(&instance.id).is_some_and(|kill| kill.restarts);
+        if !may_restart && !is_owed {
+            // LC-206
+            return Initialization::Failed(Cause::new("LC-206", self.end_of(instance)));
+        }
+        self.want(container, Cause::new("LC-204", self.end_of(instance)));
+        Initialization::Under
+    }
+
+    /// LC-212: whatever its exit code, at any time before termination.
+    fn keep_sidecar(&mut self, container: &'a ContainerSpec) {
+        if container.role != Role::Sidecar {
+            return;
+        }
+        let Some(instance) = self.here(container) else {
+            self.want(container, Cause::new("LC-212", format!("sidecar {} has no instance", container.name)));
+            return;
+        };
+        if instance.is_running() {
+            let message = format!("Init container {} definition changed", container.name);
+            return self.replace_if_changed(instance, container, "LC-214", message);
+        }
+        if instance.is_unknown() {
+            self.kill_unknown(instance, true);
+        }
+        self.want(container, Cause::new("LC-212", self.end_of(instance)));
+    }
+
+    /// LC-195, LC-196.
+    fn apps(&mut self) {
+        for container in &self.state.spec.apps {
+            let newest = self.seen.newest_of(&container.name);
+            if let Some(running) = newest.filter(|instance| instance.is_running()) {
+                let message = format!("Container {} definition changed, will be restarted", container.name);
+                self.replace_if_changed(running, container, "LC-196", message);
+            }
+            if !self.state.should_start(container, self.seen) {
+                continue;
+            }
+            let because = match newest {
+                Some(instance) => self.end_of(instance),
+                None => format!("container {} has no instance", container.name),
+            };
+            if let Some(unknown) = newest.filter(|instance| instance.is_unknown()) {
+                self.kill_unknown(unknown, true);
+            }
+            self.want(container, Cause::new("LC-195", because));
+        }
+    }
+
+    fn here(&self, container: &ContainerSpec) -> Option<&'a Instance> {
+        self.seen.newest_of(&container.name).filter(|instance| instance.sandbox == self.sandbox)
+    }
+
+    /// An instance that is still to be killed keeps its container waiting.
+    fn want(&mut self, container: &'a ContainerSpec, cause: Cause) {
+        if !self.kill.iter().any(|unwanted| unwanted.instance.name == container.name) {
+            self.start.push(Wanted { container, cause });
+        }
+    }
+
+    /// LC-086, LC-138, LC-198.
+    fn replace_if_changed(&mut self, instance: &'a Instance, container: &ContainerSpec, rule: &'static str, message: String) {
+        if instance.spec_hash != spec_hash(&container.name, &container.image) {
+            let cause = Cause::new(rule, format!("the definition of container {} changed", container.name));
+            self.kill.push(Unwanted { instance, cause, message, restarts: true });
+        }
+    }
+
+    fn kill_unknown(&mut self, instance: &'a Instance, restarts: bool) {
+        if self.state.is_alive(instance) {
+            let cause = Cause::new("LC-195", format!("container {} is in an unknown state", instance.name));
+            let message = "Container is in \"unknown\" state, try killing it before restart".to_owned();
+            self.kill.push(Unwanted { instance, cause, message, restarts });
+        }
+    }
+
+    fn end_of(&self, instance: &Instance) -> String {
+        match instance.exit() {
+            Some(exit) => format!("container {} exited with code {}", instance.name, exit.code),
+            None if instance.is_created() => format!("container {} was created and never started", instance.name),
+            None => format!("container {} was in an unknown state", instance.name),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! How a pod dies: grace periods, stop signals, their order, and cleaning up.
+//!
+//! Decides: when a pod starts to terminate, who gets the stop signal when, how
+//! long until KILL, and what is removed in which order.
+//! Never: talks to a runtime (kubelet does), reads a clock (`now` comes in).
+//! Read next: `derive.rs`, which shows the resulting stage to the world.
+//!
+//! Invariants, checked in `tests/props.rs`:
+//! 1. A deadline only ever moves earlier.
+//! 2. Once terminating, no container of this UID is started again.
+//! 3. Within the grace period, sidecars outlive the last app container.
+
+use std::time::Duration;
+
+use ambient::{Mono, Now};
+
+use crate::action::{Action, Cause};
+use crate::fact::Instance;
+use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
+use crate::plan::Draft;
+use crate::spec::Role;
+use crate::start::{Course, Unwanted};
+use crate::state::{PodState, Stage};
+
+/// The stopping of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Shutdown {
+    pub(crate) cause: Cause,
+    since: Mono,
+    /// LC-012: only ever shrinks.
+    grace: Duration,
+    /// When the grace period is over: `since + grace`, but never in the past
+    /// of the moment it was shortened.
+    pub(crate) deadline: Mono,
+    /// TC-093: a forced deletion in the middle still leaves two seconds.
+    kill_not_before: Mono,
+}
+
+/// What remains to be done once everything stopped.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Cleanup {
+    /// The final container states are recorded; later looks at an emptied
+    /// runtime change nothing.
+    pub(crate) is_sealed: bool,
+    pub(crate) is_torn_down: bool,
+    pub(crate) is_object_deleted: bool,
+}
+
+/// A kill that was begun.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Kill {
+    signalled_at: Mono,
+    pub(crate) kill_at: Mono,
+    pub(crate) has_ended: bool,
+    /// The container starts again whatever its exit code (LC-137, LC-138).
+    pub(crate) restarts: bool,
+}
+
+impl Shutdown {
+    fn new(cause: Cause, grace: Duration, now: Now) -> Self {
+        let grace = grace.max(GRACE_MIN);
+        Self { cause, since: now.mono, grace, deadline: now.mono + grace, kill_not_before: now.mono }
+    }
+
+    /// LC-012, TC-047: takes effect at once and never reaches into the past.
+    fn shorten(&mut self, asked: Duration, now: Now) {
+        let grace = asked.max(GRACE_MIN);
+        if grace >= self.grace {
+            return;
+        }
+        self.grace = grace;
+        self.deadline = self.deadline.min((self.since + grace).max(now.mono));
+        if asked.is_zero() {
+            self.kill_not_before = now.mono + KILL_WINDOW_MIN;
+        }
+    }
+
+    /// LC-285, TC-114: whole seconds of waiting are deducted, two remain.
+    fn budget(&self, now: Now) -> Duration {
+        let waited = Duration::from_secs(now.mono.since(self.since).as_secs());
+        self.grace.saturating_sub(waited).max(KILL_WINDOW_MIN)
+    }
+
+    /// When an instance that has its signal gets KILL.
+    fn kill_at(&self, signalled_at: Mono) -> Mono {
+        self.deadline.max(self.kill_not_before).max(signalled_at + KILL_WINDOW_MIN)
+    }
+}
+
+impl PodState {
+    /// LC-008: goes forward as far as the facts allow, never back.
+    pub(crate) fn advance_stage(&mut self, now: Now) {
+        if self.stage == Stage::Syncing
+            && let Some(cause) = self.termination_trigger()
+        {
+            self.stage = Stage::Terminating(Shutdown::new(cause, self.requested_grace(), now));
+        }
+        let requested = self.requested_grace();
+        let has_stopped = self.has_stopped();
+        if let Stage::Terminating(shutdown) = &mut self.stage {
+            shutdown.shorten(requested, now);
+            if has_stopped {
+                self.stage = Stage::Terminated(Cleanup::default());
+            }
+        }
+    }
+
+    /// LC-009.
+    fn termination_trigger(&self) -> Option<Cause> {
+        if self.is_gone {
+            return Some(Cause::new("LC-009", "the pod vanished from the API"));
+        }
+        if self.spec.deletion.is_some() {
+            return Some(Cause::new("LC-282", "the pod is marked for deletion"));
+        }
+        let published = self.spec.published.phase;
+        if published.is_terminal() {
+            return Some(Cause::new("TC-146", format!("the API shows phase {}", published.as_str())));
+        }
+        match self.course() {
+            Course::End(cause) => Some(cause),
+            Course::Wait | Course::NewSandbox(_) | Course::Containers { .. } => None,
+        }
+    }
+
+    /// TC-045: what the deletion says, else what the spec says.
+    fn requested_grace(&self) -> Duration {
+        let deletion = self.spec.deletion.as_ref().and_then(|deletion| deletion.grace);
+        deletion.unwrap_or(self.spec.grace)
+    }
+
+    /// LC-011: nothing runs, nothing holds the network, nothing is on its way.
+    fn has_stopped(&self) -> bool {
+        let has_sandbox = self.seen.iter().flat_map(|seen| &seen.sandboxes).any(|sandbox| sandbox.is_ready);
+        !has_sandbox && self.alive().next().is_none() && !self.work.is_creating()
+    }
+
+    pub(crate) fn on_kill_begun(&mut self, id: &str, grace: Duration, now: Now) {
+        let kill_at = now.mono + grace;
+        if let Some(kill) = self.kills.get_mut(id) {
+            kill.kill_at = kill_at;
+            kill.has_ended = false;
+            return;
+        }
+        let restarts = self.unwanted(id).is_some_and(|unwanted| unwanted.restarts);
+        self.kills.insert(id.to_owned(), Kill { signalled_at: now.mono, kill_at, has_ended: false, restarts });
+    }
+
+    pub(crate) fn on_kill_ended(&mut self, id: &str) {
+        let is_running = self.seen.as_ref().and_then(|seen| seen.instance(id)).is_some_and(Instance::is_running);
+        let name = self.seen.as_ref().and_then(|seen| seen.instance(id)).map(|instance| instance.name.clone());
+        if let Some(kill) = self.kills.get_mut(id) {
+            kill.has_ended = true;
+        }
+        // TC-048: the runtime says that it worked, but it did not.
+        if let Some(name) = name.filter(|_| is_running) {
+            let error = format!("detected running containers after a successful KillPod, CRI violation: [{name}]");
+            self.note_failed_kill(&error);
+        }
+    }
+
+    /// The reason to kill one instance while the pod goes on.
+    pub(crate) fn unwanted(&self, id: &str) -> Option<Unwanted<'_>> {
+        match (&self.stage, self.course()) {
+            (Stage::Syncing, Course::Containers { kill, .. }) => {
+                kill.into_iter().find(|unwanted| unwanted.instance.id == id)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn on_torn_down(&mut self) {
+        if let Stage::Terminated(cleanup) = &mut self.stage {
+            cleanup.is_torn_down = true;
+        }
+    }
+
+    pub(crate) fn on_object_deleted(&mut self) {
+        if let Stage::Terminated(cleanup) = &mut self.stage {
+            cleanup.is_object_deleted = true;
+        }
+    }
+}
+
+/// LC-283: kill all running instances, then stop the sandbox.
+pub(crate) fn plan_stop(draft: &mut Draft<'_>, shutdown: &Shutdown) {
+    let state = draft.state;
+    let now = draft.now;
+    // LC-284: all at once, except for those whose turn has not come.
+    for instance in state.alive() {
+        if let Some(kill) = state.kills.get(&instance.id).filter(|_| state.work.is_killing(&instance.id)) {
+            let kill_at = shutdown.kill_at(kill.signalled_at);
+            if kill_at < kill.kill_at {
+                let because = "the grace period was shortened";
+                draft.kill(instance, kill_at.since(now.mono), Cause::new("TC-047", because));
+            }
+            continue;
+        }
+        let is_late = now.mono >= shutdown.deadline;
+        if !is_late && waits_for_its_turn(state, instance) {
+            draft.wake(shutdown.deadline);
+            continue;
+        }
+        draft.kill(instance, shutdown.budget(now), shutdown.cause.clone());
+    }
+    if state.alive().next().is_none() && !state.work.is_creating() {
+        let because = "no container of the pod runs any more";
+        stop_sandboxes(draft, &Cause::new("TC-065", because));
+    }
+}
+
+/// LC-294, TC-111: a sidecar waits for every app container and for the
+/// sidecar after it, transitively for all later ones.
+fn waits_for_its_turn(state: &PodState, instance: &Instance) -> bool {
+    let position = |name: &str| state.spec.init.iter().position(|container| container.name == name);
+    let role = |name: &str| state.spec.container(name).map(|container| container.role);
+    if role(&instance.name) != Some(Role::Sidecar) {
+        return false;
+    }
+    state.alive().any(|other| match role(&other.name) {
+        Some(Role::App) => true,
+        Some(Role::Sidecar) => position(&other.name) > position(&instance.name),
+        // LC-295: neither waits nor is waited for.
+        Some(Role::Init) | None => false,
+    })
+}
+
+pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
+    for sandbox in draft.state.seen.iter().flat_map(|seen| &seen.sandboxes).filter(|sandbox| sandbox.is_ready) {
+        draft.act(Action::StopSandbox { id: sandbox.id.clone() }, cause.clone());
+    }
+}
+
+/// LC-013, LC-278: volumes and cgroup at once; dead containers, their logs and
+/// the object when they are no longer wanted.
+pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
+    let state = draft.state;
+    if !cleanup.is_torn_down {
+        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
+        return;
+    }
+    // TC-091: until the pod is deleted its containers stay for their logs.
+    if !state.is_gone && state.spec.deletion.is_none() {
+        return;
+    }
+    // The exit codes are on record before the runtime forgets them.
+    if !state.is_gone && !state.spec.published.phase.is_terminal() {
+        return;
+    }
+    let Some(seen) = &state.seen else { return };
+    let because = if state.is_gone { "the pod is gone from the API" } else { "the API shows the terminal phase" };
+    for sandbox in &seen.sandboxes {
+        draft.act(Action::RemoveSandbox { id: sandbox.id.clone() }, Cause::new("TC-091", because));
+    }
+    let is_stray = |instance: &&Instance| !seen.sandboxes.iter().any(|sandbox| sandbox.id == instance.sandbox);
+    for stray in seen.instances.iter().filter(is_stray) {
+        draft.remove(stray, Cause::new("TC-091", because));
+    }
+    let is_clean = seen.sandboxes.is_empty() && seen.instances.is_empty();
+    if is_clean && !state.is_gone && !cleanup.is_object_deleted {
+        draft.act(Action::DeleteObject, Cause::new("LC-278", "the pod is stopped, recorded and cleaned up"));
+    }
+}

@@ -1,0 +1,169 @@
+//! What the world may see of a pod, in a strict form: the nouns that
+//! `containers.rs`, `phase.rs` and `conditions.rs` fill and `status.rs` spells
+//! out for the API.
+//!
+//! Never: decides anything.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ambient::Timestamp;
+
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct View {
+    pub(crate) phase: Phase,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) start_time: Option<Timestamp>,
+    pub(crate) observed_generation: i64,
+    pub(crate) conditions: Vec<Condition>,
+    /// In spec order.
+    pub(crate) init: Vec<ContainerView>,
+    /// In spec order; `status.rs` sorts.
+    pub(crate) apps: Vec<ContainerView>,
+    pub(crate) pod_ips: Vec<IpAddr>,
+}
+
+impl View {
+    pub(crate) fn container(&self, name: &str) -> Option<&ContainerView> {
+        self.init.iter().chain(&self.apps).find(|view| view.name == name)
+    }
+
+    pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+}
+
+/// LC-035: exactly these five.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Phase {
+    #[default]
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+impl Phase {
+    pub(crate) fn is_terminal(self) -> bool {
+        match self {
+            Phase::Succeeded | Phase::Failed => true,
+            Phase::Pending | Phase::Running | Phase::Unknown => false,
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "Pending",
+            Phase::Running => "Running",
+            Phase::Succeeded => "Succeeded",
+            Phase::Failed => "Failed",
+            Phase::Unknown => "Unknown",
+        }
+    }
+}
+
+/// One container as the status shows it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ContainerView {
+    pub(crate) name: String,
+    pub(crate) image: String,
+    pub(crate) image_id: String,
+    /// Of the newest instance; `None` until there is one.
+    pub(crate) id: Option<String>,
+    pub(crate) state: Shown,
+    pub(crate) last: Option<Termination>,
+    pub(crate) restart_count: u32,
+    pub(crate) is_ready: bool,
+    pub(crate) is_started: bool,
+}
+
+/// LC-056: exactly one of three states.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Shown {
+    Waiting(Waiting),
+    Running { started_at: Timestamp },
+    Terminated(Termination),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Waiting {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+}
+
+/// How one instance ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Termination {
+    pub(crate) id: Option<String>,
+    pub(crate) code: i32,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+impl ContainerView {
+    pub(crate) fn termination(&self) -> Option<&Termination> {
+        match &self.state {
+            Shown::Terminated(termination) => Some(termination),
+            Shown::Waiting(_) | Shown::Running { .. } => None,
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, Shown::Running { .. })
+    }
+
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, Shown::Waiting(_))
+    }
+}
+
+/// LC-098.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Condition {
+    pub(crate) kind: String,
+    pub(crate) status: Truth,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) last_probe: Option<Timestamp>,
+    pub(crate) last_transition: Option<Timestamp>,
+    pub(crate) observed_generation: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Truth {
+    True,
+    False,
+    Unknown,
+}
+
+impl Truth {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Truth::True => "True",
+            Truth::False => "False",
+            Truth::Unknown => "Unknown",
+        }
+    }
+}
+
+impl From<bool> for Truth {
+    fn from(is_true: bool) -> Self {
+        if is_true { Truth::True } else { Truth::False }
+    }
+}
+
+/// Short words for transcripts and transitions: `waiting CrashLoopBackOff`.
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shown::Waiting(waiting) if waiting.reason.is_empty() => f.write_str("waiting"),
+            Shown::Waiting(waiting) => write!(f, "waiting {}", waiting.reason),
+            Shown::Running { .. } => f.write_str("running"),
+            Shown::Terminated(end) => write!(f, "terminated {} {}", end.reason, end.code),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Actions in flight, and when an action that did not help may be tried again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ambient::Mono;
+
+use crate::action::Action;
+use crate::limits::RETRY_AFTER;
+
+/// Bounded by what one pod can have in flight.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Work {
+    in_flight: BTreeMap<Action, Mono>,
+    /// LC-004: a failed action is retried by a later step (§1.3).
+    not_before: BTreeMap<Action, Mono>,
+}
+
+impl Work {
+    /// False if it was in flight already: facts may arrive twice.
+    pub(crate) fn begin(&mut self, action: &Action, at: Mono) -> bool {
+        self.in_flight.insert(action.clone(), at).is_none()
+    }
+
+    pub(crate) fn end(&mut self, action: &Action) {
+        self.in_flight.remove(action);
+    }
+
+    pub(crate) fn hold_after_failure(&mut self, action: &Action, at: Mono) {
+        self.hold(family(action), at);
+    }
+
+    /// An action that ended well and is still wanted did not help: it waits
+    /// like one that failed, so that nothing can spin.
+    pub(crate) fn hold_repetition(&mut self, action: &Action, at: Mono) {
+        self.hold(action.clone(), at);
+    }
+
+    fn hold(&mut self, key: Action, at: Mono) {
+        self.not_before.retain(|_, retry_at| *retry_at > at);
+        self.not_before.insert(key, at + RETRY_AFTER);
+    }
+
+    pub(crate) fn is_in_flight(&self, action: &Action) -> bool {
+        self.in_flight.contains_key(action)
+    }
+
+    pub(crate) fn retry_at(&self, action: &Action, now: Mono) -> Option<Mono> {
+        let keys = [self.not_before.get(action), self.not_before.get(&family(action))];
+        keys.into_iter().flatten().copied().filter(|at| *at > now).max()
+    }
+
+    pub(crate) fn is_creating_sandbox(&self) -> bool {
+        self.any(|action| matches!(action, Action::CreateSandbox { .. }))
+    }
+
+    /// LC-193: one pull or start at a time.
+    pub(crate) fn is_starting_container(&self) -> bool {
+        self.any(|action| matches!(action, Action::PullImage { .. } | Action::StartContainer { .. }))
+    }
+
+    /// Something may still come to life.
+    pub(crate) fn is_creating(&self) -> bool {
+        self.any(|action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. }))
+    }
+
+    pub(crate) fn is_starting(&self, name: &str) -> bool {
+        self.any(|action| matches!(action, Action::StartContainer { container, .. } if container == name))
+    }
+
+    pub(crate) fn is_killing(&self, instance: &str) -> bool {
+        self.any(|action| matches!(action, Action::KillContainer { id, .. } if id == instance))
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    fn any(&self, test: impl Fn(&Action) -> bool) -> bool {
+        self.in_flight.keys().any(test)
+    }
+}
+
+/// The action without what changes from try to try.
+fn family(action: &Action) -> Action {
+    let mut family = action.clone();
+    match &mut family {
+        Action::CreateSandbox { attempt } | Action::StartContainer { attempt, .. } => *attempt = 0,
+        Action::KillContainer { grace, .. } => *grace = Duration::ZERO,
+        Action::PullImage { .. }
+        | Action::RemoveContainer { .. }
+        | Action::StopSandbox { .. }
+        | Action::RemoveSandbox { .. }
+        | Action::TearDown
+        | Action::DeleteObject => {}
+    }
+    family
+}

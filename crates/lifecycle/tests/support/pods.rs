@@ -1,0 +1,83 @@
+//! Pods from one line of text.
+//!
+//! `policy=Never grace=10 | init setup | sidecar proxy | app web image=nginx:1 restart=Never rule=In:42`
+
+use objects::api::core::v1::{
+    Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, Pod, PodReadinessGate, PodSpec, PodStatus,
+};
+use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+pub(crate) fn pod(text: &str) -> Pod {
+    let mut parts = text.split('|').map(str::trim);
+    let mut spec = PodSpec { restart_policy: Some("Always".into()), ..PodSpec::default() };
+    let settings = if text.contains('|') { parts.next().unwrap_or_default() } else { "" };
+    for (key, value) in settings.split_whitespace().filter_map(|word| word.split_once('=')) {
+        match key {
+            "policy" => spec.restart_policy = Some(value.into()),
+            "grace" => spec.termination_grace_period_seconds = Some(value.parse().unwrap()),
+            "gate" => spec.readiness_gates = Some(vec![PodReadinessGate { condition_type: value.into() }]),
+            "hostNetwork" => spec.host_network = Some(value.parse().unwrap()),
+            other => panic!("unknown pod setting {other}"),
+        }
+    }
+    for part in parts {
+        let mut words = part.split_whitespace();
+        let role = words.next().expect("a role");
+        let container = container(words.next().expect("a name"), words);
+        match role {
+            "app" => spec.containers.push(container),
+            "init" => spec.init_containers.get_or_insert_default().push(container),
+            "sidecar" => spec
+                .init_containers
+                .get_or_insert_default()
+                .push(Container { restart_policy: Some("Always".into()), ..container }),
+            other => panic!("unknown role {other}"),
+        }
+    }
+    Pod {
+        metadata: ObjectMeta {
+            name: Some("web".into()),
+            namespace: Some("default".into()),
+            uid: Some("u1".into()),
+            generation: Some(1),
+            ..ObjectMeta::default()
+        },
+        spec: Some(spec),
+        status: Some(PodStatus {
+            phase: Some("Pending".into()),
+            qos_class: Some("BestEffort".into()),
+            ..PodStatus::default()
+        }),
+    }
+}
+
+fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
+    let mut container = Container {
+        name: name.into(),
+        image: Some(format!("{name}:1")),
+        image_pull_policy: Some("IfNotPresent".into()),
+        ..Container::default()
+    };
+    for (key, value) in settings.filter_map(|word| word.split_once('=')) {
+        match key {
+            "image" => container.image = Some(value.into()),
+            "pull" => container.image_pull_policy = Some(value.into()),
+            "restart" => container.restart_policy = Some(value.into()),
+            "rule" => container.restart_policy_rules.get_or_insert_default().push(rule(value)),
+            other => panic!("unknown container setting {other}"),
+        }
+    }
+    container
+}
+
+/// `In:42,43` or `NotIn:0`
+fn rule(text: &str) -> ContainerRestartRule {
+    let (operator, codes) = text.split_once(':').expect("operator:codes");
+    ContainerRestartRule {
+        action: "Restart".into(),
+        exit_codes: Some(ContainerRestartRuleOnExitCodes {
+            operator: operator.into(),
+            values: Some(codes.split(',').map(|code| code.parse().unwrap()).collect()),
+        }),
+    }
+}

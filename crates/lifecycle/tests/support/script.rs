@@ -1,0 +1,313 @@
+//! Drives one pod through a story in virtual time and writes down everything:
+//! what happened (`fact`), what was done and why (`do`), what the world saw
+//! (`status`) and was told (`event`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ambient::{Clock, Now};
+use expect_test::Expect;
+use lifecycle::{Action, Fact, Note, Outcome, PodSpec, PodState, Rules};
+use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
+
+use crate::pods;
+use crate::world::{Manner, World};
+
+pub(crate) struct Script {
+    pub(crate) state: PodState,
+    pub(crate) world: World,
+    pub(crate) pod: Pod,
+    pub(crate) rules: Rules,
+    /// Status writes reach the API.
+    pub(crate) is_api_up: bool,
+    is_object_there: bool,
+    start: Now,
+    now: Now,
+    shown: BTreeMap<String, String>,
+    lines: Vec<String>,
+}
+
+impl Script {
+    /// A pod that is bound and seen by nobody yet.
+    pub(crate) fn pod(text: &str) -> Self {
+        Self::with_rules(text, Rules::upstream(vec!["192.0.2.1".parse().unwrap()]))
+    }
+
+    pub(crate) fn with_rules(text: &str, rules: Rules) -> Self {
+        let pod = pods::pod(text);
+        let now = Clock::manual().now();
+        let state = PodState::new(PodSpec::parse(&pod).unwrap(), rules.clone(), now);
+        Self {
+            state,
+            world: World::default(),
+            pod,
+            rules,
+            is_api_up: true,
+            is_object_there: true,
+            start: now,
+            now,
+            shown: BTreeMap::new(),
+            lines: Vec::new(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        self.now
+    }
+
+    /// The agent looks at the runtime for the first time.
+    pub(crate) fn begin(&mut self) -> &mut Self {
+        self.observe();
+        self.settle()
+    }
+
+    /// Lets time pass until `seconds` after the start of the story.
+    pub(crate) fn until(&mut self, seconds: f64) -> &mut Self {
+        let end = self.start.after(Duration::from_secs_f64(seconds));
+        loop {
+            let wake = self.state.plan(self.now).wake_at.map(|at| self.now.after(at.since(self.now.mono)));
+            let next = [wake, self.world.next_due()].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| next.mono <= end.mono) else { break };
+            self.now = self.now.max(next);
+            let ended = self.world.fire(self.now);
+            self.end_all(ended);
+            self.settle();
+        }
+        self.now = end;
+        self.settle()
+    }
+
+    pub(crate) fn exits(&mut self, container: &str, code: i32) -> &mut Self {
+        self.tell("fact", format!("{container} exits {code}"));
+        let ended = self.world.exit(container, code, self.now);
+        self.end_all(ended);
+        self.settle()
+    }
+
+    pub(crate) fn deleted(&mut self, grace: i64) -> &mut Self {
+        self.tell("fact", format!("deleted with grace {grace}"));
+        let wall = self.now.wall;
+        let time = objects::apimachinery::pkg::apis::meta::v1::Time(wall);
+        self.pod.metadata.deletion_timestamp = Some(time);
+        self.pod.metadata.deletion_grace_period_seconds = Some(grace);
+        self.pod.metadata.generation = Some(2);
+        self.change()
+    }
+
+    pub(crate) fn gone(&mut self) -> &mut Self {
+        self.tell("fact", "the object is gone".into());
+        self.is_object_there = false;
+        self.absorb(Fact::PodGone);
+        self.settle()
+    }
+
+    pub(crate) fn image(&mut self, container: &str, image: &str) -> &mut Self {
+        self.tell("fact", format!("image of {container} becomes {image}"));
+        let spec = self.pod.spec.as_mut().unwrap();
+        let all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
+        all.filter(|c| c.name == container).for_each(|c| c.image = Some(image.into()));
+        self.pod.metadata.generation = self.pod.metadata.generation.map(|generation| generation + 1);
+        self.change()
+    }
+
+    /// A status write of someone else.
+    pub(crate) fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
+        self.tell("fact", what.into());
+        edit(self.pod.status.get_or_insert_default());
+        self.change()
+    }
+
+    pub(crate) fn sandbox_lost(&mut self, code: i32) -> &mut Self {
+        self.tell("fact", "the sandbox is lost".into());
+        let ended = self.world.lose_sandbox(code, self.now);
+        self.end_all(ended);
+        self.observe();
+        self.settle()
+    }
+
+    pub(crate) fn on_term(&mut self, container: &str, manner: Manner) -> &mut Self {
+        self.world.manners.insert(container.into(), manner);
+        self
+    }
+
+    /// A new agent process: only the API and the runtime remember.
+    pub(crate) fn agent_restarted(&mut self) -> &mut Self {
+        self.tell("fact", "the agent restarts".into());
+        self.world.forget_actions();
+        self.state = PodState::new(PodSpec::parse(&self.pod).unwrap(), self.rules.clone(), self.now);
+        self.begin()
+    }
+
+    pub(crate) fn change(&mut self) -> &mut Self {
+        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).unwrap())));
+        self.settle()
+    }
+
+    pub(crate) fn observe(&mut self) -> &mut Self {
+        self.absorb(Fact::Observed(self.world.seen.clone()));
+        self
+    }
+
+    /// Does what is planned until nothing is, publishing on the way.
+    pub(crate) fn settle(&mut self) -> &mut Self {
+        for _ in 0..200 {
+            self.publish();
+            let plan = self.state.plan(self.now);
+            if plan.actions.is_empty() {
+                return self;
+            }
+            for planned in plan.actions {
+                let cause = &planned.cause;
+                self.tell("do", format!("{}  [{}: {}]", describe(&planned.action), cause.rule, cause.because));
+                self.absorb(Fact::Begun(planned.action.clone()));
+                if let Some(outcome) = self.world.perform(&planned.action, self.now) {
+                    self.end(planned.action, outcome);
+                }
+            }
+            let ended = self.world.fire(self.now);
+            self.end_all(ended);
+        }
+        panic!("the plan never settles:\n{}", self.lines.join("\n"));
+    }
+
+    /// Compares the story so far, and starts a new page.
+    pub(crate) fn transcript(&mut self, expected: Expect) -> &mut Self {
+        let mut text = self.lines.join("\n");
+        text.push('\n');
+        expected.assert_eq(&text);
+        self.lines.clear();
+        self
+    }
+
+    /// Forgets the story so far: the test is about what follows.
+    pub(crate) fn skip(&mut self) -> &mut Self {
+        self.lines.clear();
+        self
+    }
+
+    pub(crate) fn rendered(&self) -> PodStatus {
+        self.state.render(self.now)
+    }
+
+    fn end_all(&mut self, ended: Vec<(Action, Outcome)>) {
+        self.observe();
+        for (action, outcome) in ended {
+            self.end(action, outcome);
+        }
+    }
+
+    fn end(&mut self, action: Action, outcome: Outcome) {
+        if !matches!(outcome, Outcome::Done | Outcome::Image(_)) {
+            self.tell("fact", format!("{} fails: {}", describe(&action), error(&outcome)));
+        }
+        self.observe();
+        let is_delete = action == Action::DeleteObject;
+        self.absorb(Fact::Ended(action, outcome));
+        if is_delete {
+            self.gone();
+        }
+    }
+
+    fn absorb(&mut self, fact: Fact) {
+        self.state.absorb(fact, self.now);
+        for note in self.state.take_notes() {
+            if let Note::Event { severity, reason, message, .. } = note {
+                self.tell("event", format!("{severity:?} {reason}: {message}"));
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let status = self.state.render(self.now);
+        if !self.is_api_up || !self.is_object_there || self.pod.status.as_ref() == Some(&status) {
+            return;
+        }
+        let summary = summarize(&status);
+        let changed: Vec<String> = summary
+            .iter()
+            .filter(|(key, value)| self.shown.get(*key) != Some(value))
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect();
+        if !changed.is_empty() {
+            self.tell("status", changed.join(" "));
+        }
+        self.shown = summary;
+        self.pod.status = Some(status);
+        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).unwrap())));
+    }
+
+    fn tell(&mut self, kind: &str, text: String) {
+        let seconds = self.now.mono.since(self.start.mono).as_secs_f64();
+        self.lines.push(format!("t={seconds:<5} {kind:<6} {text}"));
+    }
+}
+
+fn error(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
+            message.clone()
+        }
+        Outcome::Done | Outcome::Image(_) => String::new(),
+    }
+}
+
+pub(crate) fn describe(action: &Action) -> String {
+    match action {
+        Action::CreateSandbox { attempt } => format!("CreateSandbox #{attempt}"),
+        Action::PullImage { container, image, .. } => format!("PullImage {container} {image}"),
+        Action::StartContainer { container, attempt } => format!("StartContainer {container} #{attempt}"),
+        Action::KillContainer { id, grace, .. } => format!("KillContainer {} grace={grace:?}", short(id)),
+        Action::RemoveContainer { id, .. } => format!("RemoveContainer {}", short(id)),
+        Action::StopSandbox { id } => format!("StopSandbox {id}"),
+        Action::RemoveSandbox { id } => format!("RemoveSandbox {id}"),
+        Action::TearDown => "TearDown".into(),
+        Action::DeleteObject => "DeleteObject".into(),
+    }
+}
+
+fn short(id: &str) -> &str {
+    id.trim_start_matches("podium://")
+}
+
+fn summarize(status: &PodStatus) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    all.insert("phase".into(), status.phase.clone().unwrap_or_default());
+    if let Some(ip) = &status.pod_ip {
+        all.insert("podIP".into(), ip.clone());
+    }
+    for condition in status.conditions.iter().flatten() {
+        let reason = condition.reason.as_deref().map(|reason| format!("({reason})")).unwrap_or_default();
+        all.insert(condition.type_.clone(), format!("{}{reason}", condition.status));
+    }
+    for container in status.init_container_statuses.iter().chain(&status.container_statuses).flatten() {
+        all.insert(format!("{{{}}}", container.name), summarize_container(container));
+    }
+    all
+}
+
+fn summarize_container(container: &ContainerStatus) -> String {
+    let mut text = state_words(container.state.as_ref());
+    let last = state_words(container.last_state.as_ref());
+    if !last.is_empty() {
+        text += &format!(",last:{last}");
+    }
+    text += &format!(",rc{}", container.restart_count);
+    if container.ready {
+        text += ",ready";
+    }
+    text
+}
+
+fn state_words(state: Option<&ContainerState>) -> String {
+    let Some(state) = state else { return String::new() };
+    if let Some(waiting) = &state.waiting {
+        return format!("waiting:{}", waiting.reason.as_deref().unwrap_or("-"));
+    }
+    if state.running.is_some() {
+        return "running".into();
+    }
+    match &state.terminated {
+        Some(end) => format!("{}:{}", end.reason.as_deref().unwrap_or("-"), end.exit_code),
+        None => String::new(),
+    }
+}

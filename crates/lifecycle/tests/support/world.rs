@@ -1,0 +1,219 @@
+//! A scripted runtime in virtual time: it does what actions ask, and its
+//! processes behave as told.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ambient::{Now, Timestamp};
+use lifecycle::{
+    Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash,
+};
+
+/// How a process takes the stop signal.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Manner {
+    Exits { after: Duration, code: i32 },
+    Ignores,
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct World {
+    pub(crate) seen: Observation,
+    pub(crate) images: BTreeMap<String, String>,
+    pub(crate) manners: BTreeMap<String, Manner>,
+    /// Container → how its start fails.
+    pub(crate) bad_starts: BTreeMap<String, (StartStage, String)>,
+    /// Image → pull error.
+    pub(crate) bad_images: BTreeMap<String, String>,
+    pub(crate) pull_takes: Duration,
+    pub(crate) bad_sandbox: Option<String>,
+    pub(crate) bad_kill: Option<String>,
+    pub(crate) bad_teardown: Option<String>,
+    /// What happens later by itself.
+    due: Vec<(Now, Due)>,
+    kills: BTreeMap<String, (Now, Vec<Action>)>,
+    born: u32,
+}
+
+#[derive(Debug, Clone)]
+enum Due {
+    Exit { id: String, code: i32 },
+    Ends(Action, Outcome),
+}
+
+impl World {
+    /// Does an action; `None` if it ends later.
+    pub(crate) fn perform(&mut self, action: &Action, now: Now) -> Option<Outcome> {
+        match action {
+            Action::CreateSandbox { attempt } => Some(self.create_sandbox(*attempt, now)),
+            Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
+            Action::StartContainer { container, attempt } => Some(self.start(container, *attempt, now)),
+            Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
+            Action::RemoveContainer { id, .. } => {
+                self.seen.instances.retain(|instance| instance.id != *id);
+                Some(Outcome::Done)
+            }
+            Action::StopSandbox { id } => {
+                self.seen.sandboxes.iter_mut().filter(|s| s.id == *id).for_each(|s| s.is_ready = false);
+                Some(Outcome::Done)
+            }
+            Action::RemoveSandbox { id } => {
+                self.seen.sandboxes.retain(|sandbox| sandbox.id != *id);
+                self.seen.instances.retain(|instance| instance.sandbox != *id);
+                Some(Outcome::Done)
+            }
+            Action::TearDown => Some(self.bad_teardown.clone().map_or(Outcome::Done, Outcome::Failed)),
+            Action::DeleteObject => Some(Outcome::Done),
+        }
+    }
+
+    pub(crate) fn next_due(&self) -> Option<Now> {
+        let kills = self.kills.values().map(|(at, _)| *at);
+        self.due.iter().map(|(at, _)| *at).chain(kills).min()
+    }
+
+    /// Lets what is due happen; gives back the actions that ended with it.
+    pub(crate) fn fire(&mut self, now: Now) -> Vec<(Action, Outcome)> {
+        let mut ended = Vec::new();
+        let (due, later): (Vec<_>, Vec<_>) = self.due.drain(..).partition(|(at, _)| at.mono <= now.mono);
+        self.due = later;
+        for (_, due) in due {
+            match due {
+                Due::Exit { id, code } => ended.extend(self.exit_id(&id, code, now)),
+                Due::Ends(action, outcome) => ended.push((action, outcome)),
+            }
+        }
+        let overdue: Vec<String> =
+            self.kills.iter().filter(|(_, (at, _))| at.mono <= now.mono).map(|(id, _)| id.clone()).collect();
+        for id in overdue {
+            ended.extend(self.exit_id(&id, 137, now));
+        }
+        ended
+    }
+
+    /// The running instance of a container ends by itself.
+    pub(crate) fn exit(&mut self, container: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+        let running = self.seen.instances.iter().find(|i| i.name == container && is_running(i));
+        let id = running.unwrap_or_else(|| panic!("{container} does not run")).id.clone();
+        self.exit_id(&id, code, now)
+    }
+
+    pub(crate) fn running(&self, container: &str) -> usize {
+        self.seen.instances.iter().filter(|i| i.name == container && is_running(i)).count()
+    }
+
+    /// As after a reboot: nothing runs, nothing holds the network.
+    pub(crate) fn lose_sandbox(&mut self, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+        self.seen.sandboxes.iter_mut().for_each(|sandbox| sandbox.is_ready = false);
+        let ids: Vec<String> = self.seen.instances.iter().filter(|i| is_running(i)).map(|i| i.id.clone()).collect();
+        ids.iter().flat_map(|id| self.exit_id(id, code, now)).collect()
+    }
+
+    /// The agent that waited for them died; what they do goes on.
+    pub(crate) fn forget_actions(&mut self) {
+        self.due.retain(|(_, due)| matches!(due, Due::Exit { .. }));
+        self.kills.values_mut().for_each(|(_, actions)| actions.clear());
+    }
+
+    fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
+        if let Some(error) = &self.bad_sandbox {
+            return Outcome::Failed(error.clone());
+        }
+        let seen = SandboxSeen {
+            id: format!("s{attempt}"),
+            attempt,
+            is_ready: true,
+            is_host_network: false,
+            ips: vec![format!("10.0.0.{}", attempt + 2).parse().unwrap()],
+            created_at: now.wall,
+        };
+        self.seen.sandboxes.insert(0, seen);
+        Outcome::Done
+    }
+
+    fn pull(&mut self, action: &Action, container: &str, image: &str, now: Now) -> Option<Outcome> {
+        self.images.insert(container.to_owned(), image.to_owned());
+        let outcome = match self.bad_images.get(image) {
+            Some(error) if error.starts_with("never") => Outcome::NoImage {
+                reason: "ErrImageNeverPull".into(),
+                message: format!("Container image {image:?} is not present with pull policy of Never"),
+            },
+            Some(error) => Outcome::NoImage { reason: "ErrImagePull".into(), message: error.clone() },
+            None => Outcome::Image(ImageUse::AlreadyPresent),
+        };
+        if self.pull_takes.is_zero() {
+            return Some(outcome);
+        }
+        self.due.push((now.after(self.pull_takes), Due::Ends(action.clone(), outcome)));
+        None
+    }
+
+    fn start(&mut self, container: &str, attempt: u32, now: Now) -> Outcome {
+        if let Some((stage, message)) = self.bad_starts.get(container) {
+            return Outcome::NotStarted { stage: *stage, message: message.clone() };
+        }
+        assert_eq!(self.running(container), 0, "{container} would run twice");
+        let image = self.images.get(container).cloned().unwrap_or_default();
+        self.born += 1;
+        let instance = Instance {
+            id: format!("podium://{container}-{}", self.born),
+            name: container.to_owned(),
+            attempt,
+            sandbox: self.seen.sandboxes.first().map(|sandbox| sandbox.id.clone()).unwrap_or_default(),
+            state: InstanceState::Running { started_at: now.wall },
+            spec_hash: spec_hash(container, &image),
+            image: image.clone(),
+            image_id: format!("{image}@sha256:0"),
+            created_at: now.wall,
+        };
+        self.seen.instances.insert(0, instance);
+        Outcome::Done
+    }
+
+    fn kill(&mut self, action: &Action, container: &str, id: &str, grace: Duration, now: Now) -> Option<Outcome> {
+        if let Some(error) = &self.bad_kill {
+            return Some(Outcome::Failed(error.clone()));
+        }
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        if !is_running {
+            return Some(Outcome::Done);
+        }
+        let is_first = !self.kills.contains_key(id);
+        let kill = self.kills.entry(id.to_owned()).or_insert((now.after(grace), Vec::new()));
+        kill.0 = kill.0.min(now.after(grace));
+        kill.1.push(action.clone());
+        if is_first {
+            let polite = Manner::Exits { after: Duration::ZERO, code: 0 };
+            match self.manners.get(container).copied().unwrap_or(polite) {
+                Manner::Exits { after, code } => self.due.push((now.after(after), Due::Exit { id: id.to_owned(), code })),
+                Manner::Ignores => {}
+            }
+        }
+        None
+    }
+
+    fn exit_id(&mut self, id: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+        if let Some(instance) = self.seen.instances.iter_mut().find(|i| i.id == id)
+            && let InstanceState::Running { started_at } = instance.state
+        {
+            instance.state = exited(started_at, now.wall, code);
+        }
+        let waiting = self.kills.remove(id).map(|(_, actions)| actions).unwrap_or_default();
+        waiting.into_iter().map(|action| (action, Outcome::Done)).collect()
+    }
+}
+
+fn is_running(instance: &Instance) -> bool {
+    matches!(instance.state, InstanceState::Running { .. })
+}
+
+pub(crate) fn exited(started_at: Timestamp, finished_at: Timestamp, code: i32) -> InstanceState {
+    let reason = if code == 0 { "Completed" } else { "Error" };
+    InstanceState::Exited {
+        started_at: Some(started_at),
+        finished_at,
+        code,
+        reason: reason.into(),
+        message: String::new(),
+    }
+}

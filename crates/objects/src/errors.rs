@@ -1,0 +1,170 @@
+//! Field errors: what is wrong with which field, in upstream's words.
+
+use std::fmt;
+
+use serde_json::Value;
+
+/// Why a field is refused; the names are the `reason` of a Status cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldReason {
+    NotFound,
+    Required,
+    Duplicate,
+    Invalid,
+    NotSupported,
+    Forbidden,
+    TooLong,
+    TooMany,
+    TypeInvalid,
+}
+
+impl FieldReason {
+    /// The `reason` of a Status cause.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "FieldValueNotFound",
+            Self::Required => "FieldValueRequired",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::Invalid => "FieldValueInvalid",
+            Self::NotSupported => "FieldValueNotSupported",
+            Self::Forbidden => "FieldValueForbidden",
+            Self::TooLong => "FieldValueTooLong",
+            Self::TooMany => "FieldValueTooMany",
+            Self::TypeInvalid => "FieldValueTypeInvalid",
+        }
+    }
+
+    /// How a message names it.
+    fn words(self) -> &'static str {
+        match self {
+            Self::NotFound => "Not found",
+            Self::Required => "Required value",
+            Self::Duplicate => "Duplicate value",
+            Self::Invalid | Self::TypeInvalid => "Invalid value",
+            Self::NotSupported => "Unsupported value",
+            Self::Forbidden => "Forbidden",
+            Self::TooLong => "Too long",
+            Self::TooMany => "Too many",
+        }
+    }
+
+    /// Whether the refused value is part of the message.
+    fn shows_value(self) -> bool {
+        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::TooMany)
+    }
+}
+
+/// One problem of one field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldError {
+    pub path: String,
+    pub reason: FieldReason,
+    pub detail: String,
+    pub bad_value: Option<Value>,
+}
+
+impl FieldError {
+    pub fn required(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: FieldReason::Required, detail: detail.into(), bad_value: None }
+    }
+
+    pub fn invalid(path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: FieldReason::Invalid, detail: detail.into(), bad_value: Some(value.into()) }
+    }
+
+    pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: FieldReason::Forbidden, detail: detail.into(), bad_value: None }
+    }
+
+    pub fn duplicate(path: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self { path: path.into(), reason: FieldReason::Duplicate, detail: String::new(), bad_value: Some(value.into()) }
+    }
+
+    pub fn not_found(path: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self { path: path.into(), reason: FieldReason::NotFound, detail: String::new(), bad_value: Some(value.into()) }
+    }
+
+    /// `supported` is shown in the given order, quoted; upstream sorts it, so
+    /// callers pass it sorted.
+    pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
+        let detail = if supported.is_empty() {
+            String::new()
+        } else {
+            let quoted: Vec<String> = supported.iter().map(|value| quote(value)).collect();
+            format!("supported values: {}", quoted.join(", "))
+        };
+        Self { path: path.into(), reason: FieldReason::NotSupported, detail, bad_value: Some(value.into()) }
+    }
+
+    /// Longer than `max` bytes.
+    pub fn too_long(path: impl Into<String>, max: usize) -> Self {
+        let unit = if max == 1 { "byte" } else { "bytes" };
+        Self {
+            path: path.into(),
+            reason: FieldReason::TooLong,
+            detail: format!("may not be more than {max} {unit}"),
+            bad_value: None,
+        }
+    }
+
+    /// More than `max` items.
+    pub fn too_many(path: impl Into<String>, actual: usize, max: usize) -> Self {
+        let unit = if max == 1 { "item" } else { "items" };
+        Self {
+            path: path.into(),
+            reason: FieldReason::TooMany,
+            detail: format!("{actual}: must have at most {max} {unit}"),
+            bad_value: None,
+        }
+    }
+
+    /// The message without the path: what a Status cause carries.
+    pub fn message(&self) -> String {
+        let mut text = self.reason.words().to_owned();
+        if self.reason.shows_value() {
+            text.push_str(": ");
+            text.push_str(&shown(self.bad_value.as_ref()));
+        }
+        if !self.detail.is_empty() {
+            text.push_str(": ");
+            text.push_str(&self.detail);
+        }
+        text
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.message())
+    }
+}
+
+impl std::error::Error for FieldError {}
+
+/// A value as a message shows it: strings quoted, objects and lists as JSON.
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "null".to_owned(),
+        Some(Value::String(text)) => quote(text),
+        Some(other) => other.to_string(),
+    }
+}
+
+/// Go's `%q` for the characters that occur in manifests.
+pub(crate) fn quote(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            c if (c as u32) < 0x20 || c as u32 == 0x7f => quoted.push_str(&format!("\\x{:02x}", c as u32)),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,178 @@
+//! Feature gates: a table with the 1.35 defaults and the switches set by the
+//! operator (LC-392).
+//!
+//! Never: a global. `Gates` is built once and passed as configuration; rules
+//! read a named field of their own settings.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    Alpha,
+    Beta,
+    /// Always on; switching it off is an error.
+    Locked,
+    Deprecated,
+}
+
+/// One switchable feature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    pub name: &'static str,
+    pub stage: Stage,
+    pub default: bool,
+}
+
+const fn gate(name: &'static str, stage: Stage, default: bool) -> Gate {
+    Gate { name, stage, default }
+}
+
+/// Every known gate, in the order of LC §19.
+pub static ALL: &[Gate] = &[
+    gate("ContainerRestartRules", Stage::Beta, true),
+    gate("RestartAllContainersOnContainerExits", Stage::Alpha, false),
+    gate("ReduceDefaultCrashLoopBackOffDecay", Stage::Alpha, false),
+    gate("KubeletCrashLoopBackOffMax", Stage::Beta, true),
+    gate("PodReadyToStartContainersCondition", Stage::Beta, true),
+    gate("InPlacePodVerticalScaling", Stage::Locked, true),
+    gate("InPlacePodLevelResourcesVerticalScaling", Stage::Alpha, false),
+    gate("PodLevelResources", Stage::Beta, true),
+    gate("ContainerStopSignals", Stage::Alpha, false),
+    gate("ChangeContainerStatusOnKubeletRestart", Stage::Deprecated, false),
+    gate("SidecarContainers", Stage::Locked, true),
+    gate("PodLifecycleSleepAction", Stage::Locked, true),
+    gate("PodLifecycleSleepActionAllowZero", Stage::Locked, true),
+    gate("PodObservedGenerationTracking", Stage::Locked, true),
+    gate("PodSchedulingReadiness", Stage::Locked, true),
+    gate("ExecProbeTimeout", Stage::Locked, true),
+    gate("NodeDeclaredFeatures", Stage::Alpha, false),
+    gate("ImageVolume", Stage::Beta, true),
+    gate("KubeletEnsureSecretPulledImages", Stage::Beta, true),
+    gate("PreventStaticPodAPIReferences", Stage::Beta, true),
+    gate("HostnameOverride", Stage::Beta, true),
+    gate("EnvFiles", Stage::Beta, true),
+    gate("SupplementalGroupsPolicy", Stage::Locked, true),
+    gate("RecursiveReadOnlyMounts", Stage::Locked, true),
+    gate("ResourceHealthStatus", Stage::Alpha, false),
+    gate("MemoryQoS", Stage::Alpha, false),
+    gate("NodeSwap", Stage::Locked, true),
+    gate("CPUCFSQuotaPeriod", Stage::Alpha, false),
+    gate("GracefulNodeShutdown", Stage::Beta, true),
+    gate("GracefulNodeShutdownBasedOnPodPriority", Stage::Beta, true),
+];
+
+/// Gates that need others to be on.
+static NEEDS: &[(&str, &[&str])] = &[
+    ("RestartAllContainersOnContainerExits", &["ContainerRestartRules", "NodeDeclaredFeatures"]),
+    (
+        "InPlacePodLevelResourcesVerticalScaling",
+        &["InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"],
+    ),
+];
+
+/// Which features are on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gates {
+    /// One entry per row of [`ALL`].
+    on: Vec<bool>,
+}
+
+/// A gate setting that can not be honoured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GateError {
+    Unknown(String),
+    /// No `=`, or a value other than true and false.
+    Malformed(String),
+    Locked(&'static str),
+    Needs {
+        gate: &'static str,
+        other: &'static str,
+    },
+}
+
+impl fmt::Display for GateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(f, "unrecognized feature gate: {name}"),
+            Self::Malformed(setting) => write!(f, "invalid value of {setting}, use Name=true or Name=false"),
+            Self::Locked(name) => write!(f, "cannot set feature gate {name} to false, feature is locked to true"),
+            Self::Needs { gate, other } => write!(f, "feature gate {gate} needs {other} to be enabled"),
+        }
+    }
+}
+
+impl std::error::Error for GateError {}
+
+impl Default for Gates {
+    fn default() -> Self {
+        Self { on: ALL.iter().map(|gate| gate.default).collect() }
+    }
+}
+
+impl Gates {
+    /// Reads `A=true,B=false` over the defaults.
+    pub fn parse(text: &str) -> Result<Self, GateError> {
+        let mut gates = Self::default();
+        for setting in text.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
+            gates.apply(setting)?;
+        }
+        for (gate, needed) in NEEDS {
+            if let Some(other) = needed.iter().find(|other| gates.enabled(gate) && !gates.enabled(other)) {
+                return Err(GateError::Needs { gate, other });
+            }
+        }
+        Ok(gates)
+    }
+
+    fn apply(&mut self, setting: &str) -> Result<(), GateError> {
+        let malformed = || GateError::Malformed(setting.to_owned());
+        let (name, value) = setting.split_once('=').ok_or_else(malformed)?;
+        let index = position(name.trim()).ok_or_else(|| GateError::Unknown(name.trim().to_owned()))?;
+        let value = value.trim().to_ascii_lowercase().parse::<bool>().map_err(|_| malformed())?;
+        if ALL[index].stage == Stage::Locked && !value {
+            return Err(GateError::Locked(ALL[index].name));
+        }
+        self.on[index] = value;
+        Ok(())
+    }
+
+    /// Whether the named gate is on; a name that is not in the table is off.
+    pub fn enabled(&self, name: &str) -> bool {
+        position(name).is_some_and(|index| self.on[index])
+    }
+}
+
+fn position(name: &str) -> Option<usize> {
+    ALL.iter().position(|gate| gate.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lc_392_defaults_follow_the_table_and_settings_override_them() {
+        let gates = Gates::parse("").unwrap();
+        assert!(gates.enabled("ContainerRestartRules"));
+        assert!(!gates.enabled("MemoryQoS"));
+        let gates = Gates::parse("MemoryQoS=true, ContainerRestartRules=false").unwrap();
+        assert!(gates.enabled("MemoryQoS"));
+        assert!(!gates.enabled("ContainerRestartRules"));
+    }
+
+    #[test]
+    fn settings_that_can_not_be_honoured_are_refused() {
+        let error = |text| Gates::parse(text).unwrap_err().to_string();
+        assert_eq!(error("Nope=true"), "unrecognized feature gate: Nope");
+        assert_eq!(error("MemoryQoS"), "invalid value of MemoryQoS, use Name=true or Name=false");
+        assert_eq!(error("MemoryQoS=yes"), "invalid value of MemoryQoS=yes, use Name=true or Name=false");
+        assert_eq!(
+            error("SidecarContainers=false"),
+            "cannot set feature gate SidecarContainers to false, feature is locked to true"
+        );
+        assert_eq!(
+            error("RestartAllContainersOnContainerExits=true"),
+            "feature gate RestartAllContainersOnContainerExits needs NodeDeclaredFeatures to be enabled"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! The kinds table: every kind Podium serves, what it is called and what its
+//! documents must look like. Adding a kind is one file here and one line in
+//! [`ALL`].
+
+use serde_json::{Value, json};
+
+use crate::decode::{DecodeError, Schema};
+use crate::errors::FieldError;
+use crate::names::NameFormat;
+use crate::{doc, meta, patch, printing};
+
+pub mod config_map;
+pub mod event;
+pub mod lease;
+pub mod namespace;
+pub mod node;
+pub mod pod;
+pub mod secret;
+pub mod service_account;
+
+/// Every served kind, in discovery order.
+pub static ALL: &[&Kind] = &[
+    &config_map::KIND,
+    &event::KIND,
+    &namespace::KIND,
+    &node::KIND,
+    &pod::KIND,
+    &secret::KIND,
+    &service_account::KIND,
+    &lease::KIND,
+];
+
+/// One kind of object.
+pub struct Kind {
+    /// Empty for the core group.
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub list_kind: &'static str,
+    pub plural: &'static str,
+    pub singular: &'static str,
+    pub short_names: &'static [&'static str],
+    pub categories: &'static [&'static str],
+    pub scope: Scope,
+    pub subresources: &'static [Subresource],
+    pub columns: &'static [Column],
+    pub ops: &'static dyn KindOps,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    Namespaced,
+    Cluster,
+}
+
+/// What stands after the name in a URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subresource {
+    Status,
+    Binding,
+    Log,
+    Finalize,
+}
+
+impl Subresource {
+    /// The URL segment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Status => "status",
+            Self::Binding => "binding",
+            Self::Log => "log",
+            Self::Finalize => "finalize",
+        }
+    }
+}
+
+/// A column definition of a Table answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    pub name: &'static str,
+    pub type_: &'static str,
+    pub format: &'static str,
+    pub description: &'static str,
+    /// 0: always shown; 1: only with `-o wide`.
+    pub priority: i32,
+}
+
+impl Column {
+    /// The `Name` column every kind starts with (API-233).
+    pub const NAME: Self = Self {
+        name: "Name",
+        type_: "string",
+        format: "name",
+        description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
+        priority: 0,
+    };
+
+    pub const AGE: Self = Self::text(
+        "Age",
+        "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
+    );
+
+    pub const fn text(name: &'static str, description: &'static str) -> Self {
+        Self { name, type_: "string", format: "", description, priority: 0 }
+    }
+
+    pub const fn wide(name: &'static str, description: &'static str) -> Self {
+        Self { name, type_: "string", format: "", description, priority: 1 }
+    }
+}
+
+impl Kind {
+    /// `v1` or `group/version`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }
+    }
+
+    pub fn is_namespaced(&self) -> bool {
+        self.scope == Scope::Namespaced
+    }
+
+    pub fn has(&self, subresource: Subresource) -> bool {
+        self.subresources.contains(&subresource)
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.api_version(), self.kind)
+    }
+}
+
+/// The kind served under `/apis/<group>/<version>/<plural>`.
+pub fn find(group: &str, version: &str, plural: &str) -> Option<&'static Kind> {
+    ALL.iter().copied().find(|kind| kind.group == group && kind.version == version && kind.plural == plural)
+}
+
+/// The kind of a document's `apiVersion` and `kind`.
+pub fn find_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
+    ALL.iter().copied().find(|known| known.kind == kind && known.api_version() == api_version)
+}
+
+/// What one kind does with its documents. The order of a write is: `decode`,
+/// `default`, `prepare_*`, `validate_*`. Only the methods without a body are
+/// needed; the others have the behaviour of a plain kind.
+pub trait KindOps: Sync {
+    /// The row of the table these operations belong to.
+    fn kind(&self) -> &'static Kind;
+
+    /// The type of the documents.
+    fn schema(&self) -> &'static dyn Schema;
+
+    /// Which names objects of the kind may have (API-170 to API-174).
+    fn name_format(&self) -> NameFormat {
+        NameFormat::Subdomain
+    }
+
+    /// How strategic merge patches treat the kind's lists and maps.
+    fn merge_type(&self) -> &'static patch::Type {
+        &patch::OBJECT
+    }
+
+    /// Whether `generation` is kept (API-178).
+    fn has_generation(&self) -> bool {
+        false
+    }
+
+    /// API-188: whether a PUT of a missing object creates it.
+    fn creates_on_update(&self) -> bool {
+        false
+    }
+
+    /// API-189: whether a PUT without `resourceVersion` wins.
+    fn updates_unconditionally(&self) -> bool {
+        true
+    }
+
+    /// Names the fields the kind does not have, or the first wrong type.
+    fn decode(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
+        self.schema().check(doc)
+    }
+
+    /// Brings a decoded document into canonical form and fills in defaults.
+    /// Applying it twice changes nothing more.
+    fn default(&self, doc: &mut Value) {
+        self.schema().canonicalise(doc);
+    }
+
+    /// Drops what clients may not set and gives the first status.
+    fn prepare_create(&self, doc: &mut Value) {
+        if self.kind().has(Subresource::Status) {
+            doc::as_object(doc).shift_remove("status");
+        }
+        meta::prepare_create(doc, self.has_generation());
+    }
+
+    /// Keeps status and server-owned metadata of `old`; a changed spec raises
+    /// `generation`.
+    fn prepare_update(&self, doc: &mut Value, old: &Value) {
+        if self.kind().has(Subresource::Status) {
+            doc::keep(doc::as_object(doc), old, "status");
+        }
+        meta::prepare_update(doc, old, self.has_generation());
+    }
+
+    /// Takes only status (and what metadata a status write may change) from
+    /// `doc`.
+    fn prepare_status_update(&self, doc: &mut Value, old: &Value) {
+        meta::prepare_status_update(doc, old);
+    }
+
+    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+        meta::validate_create(doc, self.kind().scope, self.name_format())
+    }
+
+    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+        meta::validate_update(doc, old)
+    }
+
+    fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+        meta::validate_update(doc, old)
+    }
+
+    /// What a field selector can select by (API-217).
+    fn fields(&self, doc: &Value) -> Vec<(&'static str, String)> {
+        meta::fields(doc, self.kind().scope)
+    }
+
+    /// The cells of a Table row, one per column of the kind.
+    fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
+        vec![json!(doc::text(doc, "metadata.name")), json!(printing::age_of(doc, now))]
+    }
+}

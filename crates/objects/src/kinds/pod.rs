@@ -1,0 +1,153 @@
+//! Pod: descriptor and rules. Defaults, validation, status rules and table
+//! cells have a file each.
+
+use serde_json::{Value, json};
+
+use crate::Typed;
+use crate::api::core::v1::{Pod, PodSpec};
+use crate::decode::Schema;
+use crate::doc::{self, as_object, items, text};
+use crate::errors::FieldError;
+use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
+use crate::reasons::{condition, phase};
+use crate::{meta, patch, qos};
+
+mod defaults;
+mod status;
+mod table;
+
+pub static KIND: Kind = Kind {
+    group: "",
+    version: "v1",
+    kind: "Pod",
+    list_kind: "PodList",
+    plural: "pods",
+    singular: "pod",
+    short_names: &["po"],
+    categories: &["all"],
+    scope: Scope::Namespaced,
+    subresources: &[Subresource::Status, Subresource::Binding, Subresource::Log],
+    columns: COLUMNS,
+    ops: &PodOps,
+};
+
+/// API-237.
+const COLUMNS: &[Column] = &[
+    Column::NAME,
+    Column::text("Ready", "The aggregate readiness state of this pod for accepting traffic."),
+    Column::text("Status", "The aggregate status of the containers in this pod."),
+    Column::text(
+        "Restarts",
+        "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
+    ),
+    Column::AGE,
+    Column::wide(
+        "IP",
+        "podIP address allocated to the pod. Routable at least within the cluster. Empty if not yet allocated.",
+    ),
+    Column::wide("Node", "NodeName indicates in which node this pod is scheduled."),
+    Column::wide(
+        "Nominated Node",
+        "nominatedNodeName is set only when this pod preempts other pods on the node, but it cannot be scheduled right away as preemption victims receive their graceful termination periods.",
+    ),
+    Column::wide("Readiness Gates", "If specified, all readiness gates will be evaluated for pod readiness."),
+];
+
+pub use table::{Cells, cells};
+
+struct PodOps;
+
+impl KindOps for PodOps {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn schema(&self) -> &'static dyn Schema {
+        &Typed::<Pod>::NEW
+    }
+
+    fn merge_type(&self) -> &'static patch::Type {
+        &patch::POD
+    }
+
+    fn has_generation(&self) -> bool {
+        true
+    }
+
+    fn default(&self, doc: &mut Value) {
+        self.schema().canonicalise(doc);
+        defaults::pod(doc);
+    }
+
+    /// API-490 to API-492.
+    fn prepare_create(&self, doc: &mut Value) {
+        meta::prepare_create(doc, true);
+        drop_disabled_fields(doc);
+        let mut status = json!({"phase": phase::PENDING, "qosClass": qos_class(doc)});
+        if !items(doc, "spec.schedulingGates").is_empty() {
+            status["conditions"] = json!([{
+                "type": condition::POD_SCHEDULED,
+                "status": "False",
+                "reason": condition::SCHEDULING_GATED,
+                "message": condition::SCHEDULING_GATED_MESSAGE,
+            }]);
+        }
+        as_object(doc).insert("status".to_owned(), status);
+    }
+
+    fn prepare_status_update(&self, doc: &mut Value, old: &Value) {
+        meta::prepare_status_update(doc, old);
+        status::keep_what_was_cleared(doc, old);
+    }
+
+    fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_update(doc, old);
+        errors.extend(status::validate(doc, old));
+        errors
+    }
+
+    /// API-218.
+    fn fields(&self, doc: &Value) -> Vec<(&'static str, String)> {
+        let mut fields = meta::fields(doc, Scope::Namespaced);
+        for path in [
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        ] {
+            fields.push((path, text(doc, path).to_owned()));
+        }
+        fields.push(("spec.host", text(doc, "spec.nodeName").to_owned()));
+        fields.push(("spec.hostNetwork", doc::at(doc, "spec.hostNetwork").as_bool().unwrap_or(false).to_string()));
+        let first_ip = items(doc, "status.podIPs").first().map_or("", |address| text(address, "ip"));
+        fields.push(("status.podIPs", first_ip.to_owned()));
+        fields
+    }
+
+    fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
+        table::row(doc, now)
+    }
+}
+
+/// The class of a document's spec; a spec that does not decode has none yet.
+fn qos_class(doc: &Value) -> &'static str {
+    let spec: Option<PodSpec> = doc.get("spec").and_then(|spec| serde::Deserialize::deserialize(spec).ok());
+    qos::of(&spec.unwrap_or_default()).as_str()
+}
+
+/// API §7.1: fields of features that are off vanish silently on create.
+fn drop_disabled_fields(doc: &mut Value) {
+    for list in ["spec.containers", "spec.initContainers"] {
+        for container in doc::items_mut(doc, list) {
+            if let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) {
+                lifecycle.shift_remove("stopSignal");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

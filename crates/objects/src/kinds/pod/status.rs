@@ -1,0 +1,148 @@
+//! Pod status written through the API: what may not be lost or undone.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use crate::doc::{self, as_object, at, items, object, text};
+use crate::errors::FieldError;
+use crate::meta::invalid_each;
+use crate::names;
+
+/// LC-055, LC-102: clearing the class or an observed generation restores it.
+pub(super) fn keep_what_was_cleared(doc: &mut Value, old: &Value) {
+    let old_conditions = items(old, "status.conditions");
+    for condition in doc::items_mut(doc, "status.conditions") {
+        let known = old_conditions.iter().find(|old| text(old, "type") == text(condition, "type"));
+        if let Some(known) = known {
+            restore(as_object(condition), known, "observedGeneration");
+        }
+    }
+    let old_status = at(old, "status");
+    let status = object(doc, "status");
+    restore(status, old_status, "qosClass");
+    restore(status, old_status, "observedGeneration");
+}
+
+fn restore(new: &mut serde_json::Map<String, Value>, old: &Value, key: &str) {
+    if new.get(key).is_none_or(|value| value.is_null() || value == "" || value == 0) {
+        doc::keep(new, old, key);
+    }
+}
+
+/// API-593.
+pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if at(doc, "status.qosClass") != at(old, "status.qosClass") {
+        errors.push(FieldError::invalid("status.qosClass", at(doc, "status.qosClass").clone(), "field is immutable"));
+    }
+    errors.extend(nominated_node(doc, old));
+    errors.extend(restarts(doc, old, "containers", "containerStatuses"));
+    errors.extend(restarts(doc, old, "initContainers", "initContainerStatuses"));
+    errors.extend(restarts(doc, old, "ephemeralContainers", "ephemeralContainerStatuses"));
+    for (index, condition) in items(doc, "status.conditions").iter().enumerate() {
+        let kind = text(condition, "type");
+        invalid_each(&mut errors, &format!("status.conditions[{index}].type"), kind, names::qualified_name(kind));
+    }
+    errors.extend(addresses(doc, "podIPs"));
+    errors.extend(addresses(doc, "hostIPs"));
+    let host = items(doc, "status.hostIPs").first().map(|address| text(address, "ip"));
+    if let Some(first) = host.filter(|first| *first != text(doc, "status.hostIP")) {
+        errors.push(FieldError::invalid("status.hostIPs[0].ip", first, "must be equal to `hostIP`"));
+    }
+    if at(doc, "status.observedGeneration").as_i64().is_some_and(|generation| generation < 0) {
+        let value = at(doc, "status.observedGeneration").clone();
+        errors.push(FieldError::invalid("status.observedGeneration", value, "must be greater than or equal to 0"));
+    }
+    errors
+}
+
+fn nominated_node(doc: &Value, old: &Value) -> Vec<FieldError> {
+    const PATH: &str = "status.nominatedNodeName";
+    let mut errors = Vec::new();
+    let node = text(doc, PATH);
+    if node.is_empty() {
+        return errors;
+    }
+    invalid_each(&mut errors, PATH, node, names::dns_subdomain(node));
+    if !text(old, "spec.nodeName").is_empty() && text(old, PATH).is_empty() {
+        errors.push(FieldError::forbidden(PATH, "may not be set on pods that are already bound to a node"));
+    }
+    errors
+}
+
+fn addresses(doc: &Value, list: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (mut v4, mut v6) = (0, 0);
+    for (index, address) in items(doc, &format!("status.{list}")).iter().enumerate() {
+        let ip = text(address, "ip");
+        match ip.parse::<IpAddr>() {
+            Ok(IpAddr::V4(_)) => v4 += 1,
+            Ok(IpAddr::V6(_)) => v6 += 1,
+            Err(_) => {
+                let path = format!("status.{list}[{index}]");
+                errors.push(FieldError::invalid(
+                    path,
+                    ip,
+                    "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)",
+                ));
+            }
+        }
+    }
+    if v4 > 1 || v6 > 1 {
+        let value = at(doc, &format!("status.{list}")).clone();
+        let detail = "may specify no more than one IP for each IP family";
+        errors.push(FieldError::invalid(format!("status.{list}"), value, detail));
+    }
+    errors
+}
+
+/// A terminated container may only come back where it can restart.
+fn restarts(doc: &Value, old: &Value, containers: &str, statuses: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let new = items(doc, &format!("status.{statuses}"));
+    for before in items(old, &format!("status.{statuses}")) {
+        let Some(exit) = before.pointer("/state/terminated") else { continue };
+        let name = text(before, "name");
+        let Some(index) = new.iter().position(|after| text(after, "name") == name) else { continue };
+        if new[index].pointer("/state/terminated").is_some() {
+            continue;
+        }
+        let spec = items(old, &format!("spec.{containers}")).iter().find(|spec| text(spec, "name") == name);
+        let code = at(exit, "exitCode").as_i64().unwrap_or(0);
+        if !spec.is_some_and(|spec| may_restart(spec, old, containers, code)) {
+            errors.push(FieldError::forbidden(
+                format!("status.{statuses}[{index}].state"),
+                "may not be transitioned to non-terminated state",
+            ));
+        }
+    }
+    errors
+}
+
+/// Rules first, then the container's policy, then the pod's; ephemeral
+/// containers never. A completed init container of a pod that can restart may
+/// run again after the pod's sandbox was lost.
+fn may_restart(container: &Value, pod: &Value, containers: &str, code: i64) -> bool {
+    if containers == "ephemeralContainers" {
+        return false;
+    }
+    let matched = items(container, "restartPolicyRules").iter().any(|rule| {
+        let listed = items(rule, "exitCodes.values").iter().any(|value| value.as_i64() == Some(code));
+        match text(rule, "exitCodes.operator") {
+            "In" => listed,
+            "NotIn" => !listed,
+            _ => false,
+        }
+    });
+    let policy = match text(container, "restartPolicy") {
+        "" => text(pod, "spec.restartPolicy"),
+        own => own,
+    };
+    match policy {
+        _ if matched => true,
+        "Never" => false,
+        "OnFailure" => code != 0 || containers == "initContainers",
+        _ => true,
+    }
+}

@@ -1,0 +1,97 @@
+//! What a pod as a whole asks for and may use (LC-218 to LC-220).
+
+use std::collections::BTreeMap;
+
+use crate::Quantity;
+use crate::api::core::v1::{Container, PodSpec};
+use crate::apimachinery::pkg::api::resource::Quantity as Text;
+
+/// Amounts by resource name.
+pub type Resources = BTreeMap<String, Quantity>;
+
+/// LC-218: overhead + max(apps + sidecars, the neediest moment of init).
+pub fn of_pod(spec: &PodSpec) -> Resources {
+    let mut total =
+        aggregate(spec, |container| amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref())));
+    pod_level(&mut total, spec.resources.as_ref().and_then(|r| r.requests.as_ref()));
+    add(&mut total, &amounts(spec.overhead.as_ref()));
+    total
+}
+
+/// What the containers ask for together, without pod-level resources and
+/// overhead.
+pub fn of_containers(spec: &PodSpec) -> Resources {
+    aggregate(spec, |container| amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref())))
+}
+
+/// LC-219: the same for limits; a resource some container leaves unlimited has
+/// no pod limit, and overhead only raises limits that exist.
+pub fn limits_of_pod(spec: &PodSpec) -> Resources {
+    let of = |container: &Container| amounts(container.resources.as_ref().and_then(|r| r.limits.as_ref()));
+    let mut total = aggregate(spec, of);
+    let lasting = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    for container in lasting {
+        let limits = of(container);
+        total.retain(|name, _| limits.contains_key(name));
+    }
+    pod_level(&mut total, spec.resources.as_ref().and_then(|r| r.limits.as_ref()));
+    for (name, overhead) in amounts(spec.overhead.as_ref()) {
+        if let Some(limit) = total.get_mut(&name).filter(|limit| !limit.is_zero()) {
+            *limit = limit.plus(overhead);
+        }
+    }
+    total
+}
+
+fn aggregate(spec: &PodSpec, of: impl Fn(&Container) -> Resources) -> Resources {
+    let mut total = Resources::new();
+    for container in &spec.containers {
+        add(&mut total, &of(container));
+    }
+    let (mut sidecars, mut neediest) = (Resources::new(), Resources::new());
+    for container in spec.init_containers.iter().flatten() {
+        let mut moment = of(container);
+        if is_sidecar(container) {
+            add(&mut total, &moment);
+            add(&mut sidecars, &moment);
+            raise(&mut neediest, &sidecars);
+        } else {
+            add(&mut moment, &sidecars);
+            raise(&mut neediest, &moment);
+        }
+    }
+    raise(&mut total, &neediest);
+    total
+}
+
+/// An init container that keeps running beside the app containers.
+pub fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// LC-220: pod-level resources replace the aggregate.
+fn pod_level(total: &mut Resources, list: Option<&BTreeMap<String, Text>>) {
+    for (name, quantity) in amounts(list) {
+        if name == "cpu" || name == "memory" || name.starts_with("hugepages-") {
+            total.insert(name, quantity);
+        }
+    }
+}
+
+fn amounts(list: Option<&BTreeMap<String, Text>>) -> Resources {
+    list.into_iter().flatten().map(|(name, text)| (name.clone(), Quantity::from(text))).collect()
+}
+
+fn add(total: &mut Resources, more: &Resources) {
+    for (name, quantity) in more {
+        let entry = total.entry(name.clone()).or_default();
+        *entry = entry.plus(*quantity);
+    }
+}
+
+fn raise(total: &mut Resources, at_least: &Resources) {
+    for (name, quantity) in at_least {
+        let entry = total.entry(name.clone()).or_default();
+        *entry = (*entry).max(*quantity);
+    }
+}

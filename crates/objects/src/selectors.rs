@@ -1,0 +1,11 @@
+//! Label and field selectors: parse them from query strings and typed
+//! selectors, and match objects.
+
+mod field;
+mod label;
+mod lexer;
+#[cfg(test)]
+mod tests;
+
+pub use field::{FieldSelector, FieldSelectorError};
+pub use label::{LabelSelector, Operator, Requirement, SelectorError};

@@ -1,0 +1,178 @@
+//! Talks to an instance through the real kubectl, and waits on its watch.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Instant;
+
+use serde_json::Value;
+
+use crate::podium::Podium;
+use crate::process::{Done, Patience, run};
+use crate::sketch::Sketch;
+
+impl Podium {
+    #[track_caller]
+    pub fn kubectl(&self, arguments: &[&str]) -> Done {
+        self.kubectl_with_input(arguments, "")
+    }
+
+    #[track_caller]
+    pub fn kubectl_with_input(&self, arguments: &[&str], input: &str) -> Done {
+        run(self.kubectl_command().args(arguments), input, Patience::LONG)
+    }
+
+    #[track_caller]
+    pub fn apply(&self, pod: &Sketch) {
+        self.kubectl_with_input(&["apply", "-f", "-"], &pod.manifest()).ok();
+    }
+
+    /// The object as it is now.
+    #[track_caller]
+    pub fn pod(&self, name: &str) -> Value {
+        let text = self.kubectl(&["get", "pod", name, "-o", "json"]).ok();
+        serde_json::from_str(&text).expect("kubectl prints JSON")
+    }
+
+    #[track_caller]
+    pub fn logs(&self, name: &str) -> String {
+        self.kubectl(&["logs", name, "--all-containers"]).ok()
+    }
+
+    /// Deletes without waiting for the end.
+    #[track_caller]
+    pub fn delete(&self, name: &str) {
+        self.kubectl(&["delete", "pod", name, "--wait=false"]).ok();
+    }
+
+    #[track_caller]
+    pub fn wait_gone(&self, name: &str, patience: Patience) {
+        let timeout = format!("--timeout={}s", patience.0.as_secs());
+        self.kubectl(&["wait", "--for=delete", &format!("pod/{name}"), &timeout]).ok();
+    }
+
+    #[track_caller]
+    pub fn wait_phase(&self, name: &str, phase: &str) -> Value {
+        self.wait_pod(name, &format!("phase {phase}"), Patience::LONG, |pod| pod["status"]["phase"] == phase)
+    }
+
+    /// Running and ready, all of its containers.
+    #[track_caller]
+    pub fn wait_ready(&self, name: &str) -> Value {
+        self.wait_pod(name, "Ready", Patience::LONG, |pod| {
+            let conditions = pod["status"]["conditions"].as_array();
+            conditions.into_iter().flatten().any(|one| one["type"] == "Ready" && one["status"] == "True")
+        })
+    }
+
+    /// Watches a pod until the condition holds; `what` names it in the failure.
+    #[track_caller]
+    pub fn wait_pod(&self, name: &str, what: &str, patience: Patience, holds: impl Fn(&Value) -> bool) -> Value {
+        self.watch_pod(name, what, patience, |pod| holds(pod).then(|| pod.clone()))
+    }
+
+    /// Shows every version of a pod to `look` until it returns something.
+    #[track_caller]
+    pub fn watch_pod<T>(&self, name: &str, what: &str, patience: Patience, look: impl FnMut(&Value) -> Option<T>) -> T {
+        self.watch_pod_during(name, what, patience, || {}, look)
+    }
+
+    /// The same, but does `act` once the watch stands, so that nothing that
+    /// follows from it is missed.
+    #[track_caller]
+    pub fn watch_pod_during<T>(
+        &self,
+        name: &str,
+        what: &str,
+        patience: Patience,
+        act: impl FnOnce(),
+        mut look: impl FnMut(&Value) -> Option<T>,
+    ) -> T {
+        let deadline = Instant::now() + patience.0;
+        let mut command = self.kubectl_command();
+        let watch = Stream::start(command.args(["get", "pod", name, "-o", "json", "--watch"]), read_objects);
+        let mut act = Some(act);
+        let mut last = Value::Null;
+        loop {
+            let pod: Value = watch.next(deadline).unwrap_or_else(|why| {
+                panic!("pod {name}: {why} before {what}; it is {:#}\n{}", last["status"], self.log_tail())
+            });
+            if let Some(act) = act.take() {
+                act();
+            }
+            if let Some(found) = look(&pod) {
+                return found;
+            }
+            last = pod;
+        }
+    }
+
+    /// Shows every line of a container's log to `look` until it returns something.
+    #[track_caller]
+    pub fn follow_log<T>(&self, name: &str, container: &str, what: &str, mut look: impl FnMut(&str) -> Option<T>) -> T {
+        let deadline = Instant::now() + Patience::SHORT.0;
+        let mut command = self.kubectl_command();
+        let log = Stream::start(command.args(["logs", "--follow", name, "-c", container]), read_lines);
+        loop {
+            let line = log
+                .next(deadline)
+                .unwrap_or_else(|why| panic!("log of {name}/{container}: {why} before {what}\n{}", self.log_tail()));
+            if let Some(found) = look(&line) {
+                return found;
+            }
+        }
+    }
+
+    fn kubectl_command(&self) -> Command {
+        let kubectl = std::env::var_os("KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
+        let mut command = Command::new(kubectl);
+        command.env("KUBECONFIG", self.data().join("admin.kubeconfig")).env("KUBECACHEDIR", self.work().join("kube"));
+        command
+    }
+}
+
+/// A kubectl that keeps talking; ended when dropped.
+struct Stream<T> {
+    child: Child,
+    items: Receiver<T>,
+}
+
+impl<T: Send + 'static> Stream<T> {
+    /// `read` turns the output into items until it ends or nobody listens.
+    fn start(command: &mut Command, read: fn(BufReader<ChildStdout>, &Sender<T>)) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("kubectl can be started");
+        let output = BufReader::new(child.stdout.take().expect("stdout was asked for"));
+        let (tx, items) = channel();
+        thread::spawn(move || read(output, &tx));
+        Self { child, items }
+    }
+
+    /// The next item, or why there is none.
+    fn next(&self, deadline: Instant) -> Result<T, &'static str> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        self.items.recv_timeout(left).map_err(|end| match end {
+            RecvTimeoutError::Timeout => "the time is over",
+            RecvTimeoutError::Disconnected => "the stream ended",
+        })
+    }
+}
+
+impl<T> Drop for Stream<T> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_objects(output: BufReader<ChildStdout>, tx: &Sender<Value>) {
+    let objects = serde_json::Deserializer::from_reader(output).into_iter::<Value>();
+    // Half an object is the end of a stream that was cut.
+    let _ = objects.map_while(Result::ok).try_for_each(|object| tx.send(object));
+}
+
+fn read_lines(output: BufReader<ChildStdout>, tx: &Sender<String>) {
+    let _ = output.lines().map_while(Result::ok).try_for_each(|line| tx.send(line));
+}

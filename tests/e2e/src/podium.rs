@@ -1,0 +1,216 @@
+//! One Podium instance, from first start to nothing left.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::leaks;
+use crate::process::{Done, Patience, run, wait_for_exit};
+use crate::reaper::Reaper;
+
+/// Ends with `podium down` and a search for leaks, which fails the test.
+pub struct Podium {
+    /// Holds `data/`, `images/` and `podium.log`; short, because sockets live below.
+    work: PathBuf,
+    port: u16,
+    agent: Option<Child>,
+    reaper: Reaper,
+    /// Interfaces seen on the bridge; they must be gone in the end.
+    pub(crate) interfaces: Vec<String>,
+}
+
+/// The binary under test: `PODIUM_BIN`, else the release build.
+pub fn binary() -> PathBuf {
+    let target = || std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace().join("target"), PathBuf::from);
+    let path = std::env::var_os("PODIUM_BIN").map_or_else(|| target().join("release/podium"), PathBuf::from);
+    assert!(path.exists(), "{} does not exist: run `cargo build --release` or set PODIUM_BIN", path.display());
+    path
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A port nobody listened on a moment ago.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
+}
+
+impl Podium {
+    /// A fresh instance with the busybox images, its node ready.
+    #[track_caller]
+    pub fn start() -> Self {
+        assert!(nix::unistd::geteuid().is_root(), "containers need root: run the end-to-end tests as root");
+        let mut podium = Self::prepare();
+        podium.import_images();
+        podium.start_agent();
+        podium
+    }
+
+    /// Directories and a reaper, but no process yet.
+    #[track_caller]
+    pub fn prepare() -> Self {
+        let work = tempfile::Builder::new().prefix("pd-").tempdir().expect("there is a temporary directory").keep();
+        let reaper = Reaper::watch_over(&work, &binary());
+        Self { work, port: free_port(), agent: None, reaper, interfaces: Vec::new() }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.work.join("data")
+    }
+
+    /// A place for files of the test itself.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Runs a verb of the binary on this instance.
+    #[track_caller]
+    pub fn podium(&self, arguments: &[&str]) -> Done {
+        self.podium_within(arguments, Patience::LONG)
+    }
+
+    #[track_caller]
+    pub fn podium_within(&self, arguments: &[&str], patience: Patience) -> Done {
+        let mut command = Command::new(binary());
+        command.args(arguments).arg("--data-dir").arg(self.data());
+        run(&command, "", patience)
+    }
+
+    /// Assembles the images the tests use and imports them.
+    #[track_caller]
+    pub fn import_images(&self) {
+        let archives = self.work.join("images");
+        fs::create_dir_all(&archives).expect("the work directory is ours");
+        let mut command = Command::new(workspace().join("scripts/busybox-images"));
+        command.arg(&archives);
+        run(&command, "", Patience::LONG).ok();
+        for archive in fs::read_dir(&archives).expect("it was just made").flatten() {
+            if archive.path().extension().is_some_and(|ending| ending == "tar") {
+                self.podium(&["image", "import", &archive.path().to_string_lossy()]).ok();
+            }
+        }
+    }
+
+    /// Starts `podium up` and waits until its node is ready.
+    #[track_caller]
+    pub fn start_agent(&mut self) {
+        assert!(self.agent.is_none(), "it runs already");
+        let log = File::options().create(true).append(true).open(self.work.join("podium.log"));
+        let log = log.expect("the work directory is ours");
+        let child = Command::new(binary())
+            .args(["up", "--log", "debug,hyper=info,h2=info,rustls=info", "--bind", &self.address(), "--data-dir"])
+            .arg(self.data())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file can be opened twice"))
+            .stderr(log)
+            .spawn();
+        self.agent = Some(child.expect("the binary can be started"));
+        let status = self.podium(&["status", "--wait", "--timeout", "60s"]);
+        assert_eq!(status.code, Some(0), "{}\n{}", status.stderr, self.log_tail());
+    }
+
+    /// As a crash would: no chance to say goodbye.
+    #[track_caller]
+    pub fn kill_agent(&mut self) {
+        self.end_agent(Signal::SIGKILL);
+    }
+
+    /// As `systemctl stop` would. Pods keep running.
+    #[track_caller]
+    pub fn stop_agent(&mut self) {
+        let code = self.end_agent(Signal::SIGTERM);
+        assert_eq!(code, Some(0), "podium up should stop cleanly on TERM\n{}", self.log_tail());
+    }
+
+    #[track_caller]
+    fn end_agent(&mut self, signal: Signal) -> Option<i32> {
+        let mut child = self.agent.take().expect("it was started");
+        let pid = Pid::from_raw(i32::try_from(child.id()).expect("process ids are small"));
+        kill(pid, signal).expect("our child can be signalled");
+        // Reaped in a thread of its own, so that the wait below can time out.
+        let waiter = thread::spawn(move || child.wait().ok().and_then(|status| status.code()));
+        wait_for_exit(pid.as_raw().unsigned_abs(), Patience::SHORT);
+        waiter.join().expect("waiting for a child does not panic")
+    }
+
+    /// The six digits every name of the instance on this machine contains.
+    pub fn id(&self) -> Option<String> {
+        let text = fs::read_to_string(self.data().join("instance.json")).ok()?;
+        let identity: Value = serde_json::from_str(&text).ok()?;
+        Some(identity["id"].as_str()?.to_owned())
+    }
+
+    /// The end of the agent's log, for messages of failing tests.
+    pub fn log_tail(&self) -> String {
+        let text = fs::read_to_string(self.work.join("podium.log")).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let last = lines[lines.len().saturating_sub(60)..].join("\n");
+        format!("--- end of the agent's log ---\n{last}\n---")
+    }
+
+    /// `podium down`, then everything that is still there.
+    fn take_down(&mut self) -> Vec<String> {
+        self.note_interfaces();
+        let id = self.id();
+        let mut problems = Vec::new();
+        if id.is_some() {
+            let down = self.podium(&["down"]);
+            if down.code != Some(0) {
+                problems.push(format!("podium down: code {:?}: {}", down.code, down.stderr));
+            }
+        }
+        if let Some(mut agent) = self.agent.take() {
+            // `down` stopped it; when it did not, the leak below says so.
+            if agent.try_wait().ok().flatten().is_none() && problems.is_empty() {
+                problems.push("podium down left the agent running".to_owned());
+            }
+            let _ = agent.kill();
+            let _ = agent.wait();
+        }
+        problems.extend(leaks::of(&self.data(), id.as_deref()));
+        let left = |name: &&String| Path::new("/sys/class/net").join(name).exists();
+        problems.extend(self.interfaces.iter().filter(left).map(|name| format!("interface {name}")));
+        problems
+    }
+
+    /// Remembers the pod ends now on the bridge: their names need not tell.
+    fn note_interfaces(&mut self) {
+        let Some(id) = self.id() else { return };
+        let bridge = PathBuf::from(format!("/sys/class/net/podium-{id}/brif"));
+        let ports = fs::read_dir(bridge).into_iter().flatten().flatten();
+        self.interfaces.extend(ports.map(|port| port.file_name().to_string_lossy().into_owned()));
+    }
+}
+
+impl Drop for Podium {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", self.log_tail());
+        }
+        let problems = self.take_down();
+        let log = self.log_tail();
+        self.reaper.finish(problems.is_empty());
+        if !problems.is_empty() {
+            let list = problems.join("\n  ");
+            let message = format!("left behind after podium down:\n  {list}");
+            // A second panic would abort the test program and hide the first.
+            if thread::panicking() {
+                eprintln!("{message}");
+            } else {
+                panic!("{message}\n{log}");
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! What survives when the agent does not, and instances side by side.
+
+use podium_e2e::{Patience, Podium, Sketch, find_process, leaks, wait_for_exit};
+use serde_json::Value;
+
+const COUNTS: &str = "n=0; while true; do echo $n; n=$((n+1)); sleep 0.1; done";
+
+/// Who a pod's first container is, and how often it was restarted.
+fn identity(pod: &Value) -> (Value, Value, Value) {
+    let status = &pod["status"]["containerStatuses"][0];
+    (status["containerID"].clone(), status["restartCount"].clone(), status["state"]["running"]["startedAt"].clone())
+}
+
+#[test]
+fn tc_268_after_kill_9_the_agent_adopts_what_still_runs() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("counter").container("app", COUNTS));
+    podium.wait_ready("counter");
+    podium.follow_log("counter", "app", "5", |line| (line == "5").then_some(()));
+    let before = identity(&podium.pod("counter"));
+
+    podium.kill_agent();
+    podium.start_agent();
+
+    assert_eq!(identity(&podium.wait_ready("counter")), before);
+    // The log goes on where it was, and misses nothing of the time between.
+    let mut expected = 0;
+    podium.follow_log("counter", "app", "30 numbers in a row", |line| {
+        assert_eq!(line, expected.to_string(), "the log has a gap or a repetition");
+        expected += 1;
+        (expected == 30).then_some(())
+    });
+    podium.delete("counter");
+    podium.wait_gone("counter", Patience::SHORT);
+}
+
+#[test]
+fn tc_268_restart_counts_survive_kill_9() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("crashed").container("app", "exit 1"));
+    let backing_off = |pod: &Value| {
+        let status = &pod["status"]["containerStatuses"][0];
+        status["restartCount"] == 1 && status["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+    };
+    podium.wait_pod("crashed", "restarted once", Patience::SHORT, backing_off);
+    podium.kill_agent();
+    podium.start_agent();
+    // The back-off table is forgotten (LC-177), so it may be restarted at once: once more, not from 0.
+    let pod = podium.wait_pod("crashed", "restarted again", Patience::SHORT, |pod| {
+        pod["status"]["containerStatuses"][0]["restartCount"].as_i64().is_some_and(|count| count >= 2)
+    });
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 2);
+}
+
+#[test]
+fn tc_281_an_exit_while_the_agent_is_away_is_reported_with_its_code() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("brief").restart("Never").container("app", ": brief-marker; sleep 3; exit 7"));
+    podium.wait_ready("brief");
+    let process = find_process("brief-marker").expect("it runs");
+    podium.kill_agent();
+    wait_for_exit(process, Patience::SHORT);
+    podium.start_agent();
+    let pod = podium.wait_phase("brief", "Failed");
+    assert_eq!(pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"], 7);
+    assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
+}
+
+#[test]
+fn tc_267_stopping_the_agent_stops_no_pod() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("steady").container("app", ": steady-marker; sleep 3600 & wait"));
+    let before = identity(&podium.wait_ready("steady"));
+    let process = find_process("steady-marker").expect("it runs");
+    podium.stop_agent();
+    assert_eq!(find_process("steady-marker"), Some(process));
+    podium.start_agent();
+    assert_eq!(identity(&podium.wait_ready("steady")), before);
+}
+
+#[test]
+fn a_pod_deleted_right_before_kill_9_still_goes() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("doomed").container("app", "trap '' TERM; while true; do sleep 1; done").grace(2));
+    podium.wait_ready("doomed");
+    podium.delete("doomed");
+    podium.kill_agent();
+    podium.start_agent();
+    podium.wait_gone("doomed", Patience::SHORT);
+}
+
+#[test]
+fn two_instances_do_not_disturb_each_other() {
+    let one = Podium::start();
+    let two = Podium::start();
+    let pod = Sketch::pod("same-name").container("app", "hostname -i; sleep 3600 & wait");
+    one.apply(&pod);
+    two.apply(&pod);
+    let first = one.wait_ready("same-name");
+    let second = two.wait_ready("same-name");
+    assert_ne!(first["metadata"]["uid"], second["metadata"]["uid"]);
+    assert_ne!(first["status"]["podIP"], second["status"]["podIP"]);
+    drop(one);
+    assert_eq!(identity(&two.pod("same-name")), identity(&second));
+    assert_eq!(two.logs("same-name").trim(), second["status"]["podIP"].as_str().unwrap_or_default());
+    two.delete("same-name");
+    two.wait_gone("same-name", Patience::SHORT);
+}
+
+#[test]
+fn down_takes_running_pods_with_it_and_leaves_nothing() {
+    let podium = Podium::start();
+    podium.apply(&Sketch::pod("running").container("app", ": left-marker; sleep 3600"));
+    podium.apply(&Sketch::pod("looping").container("app", "exit 1"));
+    podium.wait_ready("running");
+    let id = podium.id();
+    let seen = leaks::of(&podium.data(), id.as_deref());
+    for kind in ["process", "cgroup", "interface"] {
+        assert!(
+            seen.iter().any(|line| line.starts_with(kind)),
+            "the checker sees no {kind} of a running pod: {seen:?}"
+        );
+    }
+    podium.podium(&["down"]).ok();
+    assert_eq!(leaks::of(&podium.data(), id.as_deref()), Vec::<String>::new());
+    assert_eq!(find_process("left-marker"), None);
+}

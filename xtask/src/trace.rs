@@ -1,0 +1,179 @@
+//! Requirement → code → test: who cites which id, and what nobody cites yet.
+//!
+//! Ids are defined in `docs/spec/` (bold at the start of an item, or first in
+//! a table row), cited in Rust files (`LC-052`), and named by tests
+//! (`fn lc_052_…`). A citation of an id nobody defined is an orphan.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+
+use crate::tree::Tree;
+
+const TABLE: &str = "docs/traceability.md";
+const SPEC: &str = "docs/spec/";
+
+/// Prefixes of ids; anything else that looks like one (`SHA-256`) is prose.
+const PREFIXES: [&str; 11] = ["API", "BV", "CV", "DEC", "KV", "LC", "PV", "QV", "RV", "TC", "TL"];
+
+/// `LC-052` as (prefix, number as written): sorts as people count.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Id {
+    prefix: String,
+    number: String,
+}
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.prefix, self.number)
+    }
+}
+
+#[derive(Default)]
+struct Trace {
+    /// Spec file → its ids.
+    defined: BTreeMap<String, BTreeSet<Id>>,
+    /// Id → files whose production code cites it.
+    code: BTreeMap<Id, BTreeSet<String>>,
+    /// Id → files whose tests name or cite it.
+    tests: BTreeMap<Id, BTreeSet<String>>,
+    orphans: Vec<String>,
+}
+
+pub(crate) fn write(tree: &Tree) -> Result<()> {
+    let trace = read(tree)?;
+    tree.write(TABLE, &render(&trace))?;
+    for orphan in &trace.orphans {
+        eprintln!("{orphan}");
+    }
+    anyhow::ensure!(trace.orphans.is_empty(), "trace: {} unknown id(s), listed above", trace.orphans.len());
+    Ok(())
+}
+
+pub(crate) fn problems(tree: &Tree) -> Result<Vec<String>> {
+    let trace = read(tree)?;
+    let mut problems = trace.orphans.clone();
+    if tree.file(TABLE).is_none_or(|file| file.text != render(&trace)) {
+        problems.push(format!("{TABLE}: out of date; run `cargo xtask trace`"));
+    }
+    Ok(problems)
+}
+
+fn read(tree: &Tree) -> Result<Trace> {
+    let mut trace = Trace::default();
+    for file in tree.files.iter().filter(|file| file.path.starts_with(SPEC) && file.path.ends_with(".md")) {
+        trace.defined.insert(file.path.clone(), file.text.lines().filter_map(definition).collect());
+    }
+    let known: BTreeSet<Id> = trace.defined.values().flatten().cloned().collect();
+    anyhow::ensure!(!known.is_empty(), "{SPEC}: no requirement found");
+    for file in tree.rust().filter(|file| !file.path.starts_with("xtask/")) {
+        for (at, line) in file.production_lines().iter().enumerate() {
+            for id in cited(line) {
+                trace.note_orphan(&known, &id, &file.path, at + 1);
+                trace.code.entry(id).or_default().insert(file.path.clone());
+            }
+        }
+        for (at, line) in file.test_lines() {
+            for id in cited(line) {
+                trace.note_orphan(&known, &id, &file.path, at);
+                trace.tests.entry(id).or_default().insert(file.path.clone());
+            }
+            let Some(name) = function_name(line) else { continue };
+            for id in named(name) {
+                trace.note_orphan(&known, &id, &file.path, at);
+                trace.tests.entry(id).or_default().insert(file.path.clone());
+            }
+        }
+    }
+    Ok(trace)
+}
+
+impl Trace {
+    fn note_orphan(&mut self, known: &BTreeSet<Id>, id: &Id, path: &str, line: usize) {
+        if !known.contains(id) {
+            self.orphans.push(format!("{path}:{line}: {id} is defined nowhere in {SPEC}"));
+        }
+    }
+}
+
+/// The id a line of a spec file defines.
+fn definition(line: &str) -> Option<Id> {
+    let start = line.trim_start().trim_start_matches(['-', '*', '|', '#', ' ']);
+    let id = cited(start).into_iter().next()?;
+    let is_item = line.trim_start().starts_with(['-', '*', '|', '#']);
+    (is_item && start.starts_with(&id.to_string())).then_some(id)
+}
+
+/// Ids in running text: `LC-052`, `(TC-013/row)`.
+fn cited(text: &str) -> Vec<Id> {
+    ids(text, '-', |prefix| PREFIXES.contains(&prefix).then(|| prefix.to_owned()))
+}
+
+/// Ids in a test name: `lc_052_failing_readiness_…`.
+fn named(name: &str) -> Vec<Id> {
+    ids(name, '_', |prefix| {
+        let upper = prefix.to_uppercase();
+        (upper != prefix && PREFIXES.contains(&upper.as_str())).then_some(upper)
+    })
+}
+
+/// Every `<prefix><separator><digits>` whose prefix is a whole word.
+fn ids(text: &str, separator: char, known: impl Fn(&str) -> Option<String>) -> Vec<Id> {
+    let mut found = Vec::new();
+    for (at, _) in text.match_indices(separator) {
+        let before = &text[..at];
+        let start = before.trim_end_matches(|c: char| c.is_ascii_alphabetic()).len();
+        let is_word = !before[..start].ends_with(|c: char| c.is_alphanumeric() || c == '-');
+        let digits: String = text[at + 1..].chars().take_while(char::is_ascii_digit).collect();
+        if let Some(prefix) = known(&before[start..]).filter(|_| is_word && !digits.is_empty()) {
+            found.push(Id { prefix, number: digits });
+        }
+    }
+    found
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let rest = line.trim_start().strip_prefix("async ").unwrap_or(line.trim_start()).strip_prefix("fn ")?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()
+}
+
+fn render(trace: &Trace) -> String {
+    let mut text = String::from(HEADER);
+    for (path, ids) in &trace.defined {
+        let name = path.trim_start_matches("docs/");
+        let is_cited = |id: &&Id| trace.code.contains_key(*id) || trace.tests.contains_key(*id);
+        let (cited, pending): (Vec<&Id>, Vec<&Id>) = ids.iter().partition(is_cited);
+        let proved = cited.iter().filter(|id| trace.code.contains_key(**id) && trace.tests.contains_key(**id)).count();
+        text.push_str(&format!(
+            "\n## [{name}]({name})\n\n{} requirements: {proved} with code and test, {} with one of them, {} pending.\n",
+            ids.len(),
+            cited.len() - proved,
+            pending.len()
+        ));
+        if !cited.is_empty() {
+            text.push_str("\n| id | code | tests |\n|---|---|---|\n");
+        }
+        for id in cited {
+            text.push_str(&format!("| {id} | {} | {} |\n", cell(trace.code.get(id)), cell(trace.tests.get(id))));
+        }
+        if !pending.is_empty() {
+            text.push_str(&format!("\nPending: {}.\n", join(pending.iter().map(|id| id.to_string()))));
+        }
+    }
+    text
+}
+
+fn cell(files: Option<&BTreeSet<String>>) -> String {
+    files.map_or("pending".to_owned(), |files| join(files.iter().map(|path| format!("`{path}`"))))
+}
+
+fn join(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+const HEADER: &str = "# Traceability\n\n\
+    Generated by `cargo xtask trace`; do not edit. Which requirement is fulfilled where, and which test proves it.\n\
+    `pending` means: not yet.\n";
+
+#[cfg(test)]
+mod tests;
