@@ -1,7 +1,27 @@
-//! Benchmarks. They arrive with the scheduler's branch.
+//! `cargo xtask bench NAME [--json]`: measures, with the peer's figures beside.
 
-use anyhow::{Result, bail};
+mod instance;
+mod node;
+mod pods;
+mod report;
 
-pub(crate) fn run(name: &str, _json: bool) -> Result<()> {
-    bail!("bench {name}: not part of this build yet")
+use anyhow::{Context, Result, bail};
+
+pub(crate) fn run(name: &str, json: bool) -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
+    let results = match name {
+        "node" => runtime.block_on(interruptible(node::measure()))?,
+        other => bail!("bench {other}: unknown; there is: node"),
+    };
+    let text = if json { report::lines(name, &results) } else { report::table(&results) };
+    print!("{text}");
+    Ok(())
+}
+
+/// An interrupt ends the measuring, so that whatever was started is ended too.
+async fn interruptible<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        done = measuring => done,
+        _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+    }
 }

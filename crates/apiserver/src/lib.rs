@@ -1,1 +1,114 @@
-//! Placeholder until its first module lands.
+//! The Kubernetes API over a store: routes from the kinds table, admission,
+//! watch, identity, and the relay to node agents.
+//!
+//! Never: controllers' logic, container runtimes, a second copy of an object's
+//! rules (those are in `objects`).
+//!
+//! ```no_run
+//! # async fn example(store: std::sync::Arc<dyn store::Store>) -> Result<(), apiserver::StartError> {
+//! use ambient::{Clock, Ids, Rng};
+//! use apiserver::{ApiServer, Config, Identity};
+//! let api = ApiServer::new(store, Config::default(), Clock::system(), Ids::new(Rng::from_os()));
+//! api.bootstrap().await?;
+//! let service = api.service(Identity::admin()); // for kube::Client::new(service, "default")
+//! # drop(service);
+//! # Ok(())
+//! # }
+//! ```
+
+mod admission;
+mod answer;
+mod api;
+mod auth;
+mod body;
+mod bootstrap;
+mod delete;
+mod deletion;
+mod discovery;
+mod error;
+mod health;
+mod logs;
+mod metrics;
+mod namespaces;
+mod negotiate;
+mod object;
+mod openapi;
+mod pods;
+mod query;
+mod read;
+mod relay;
+mod serve;
+mod service;
+mod stream;
+mod table;
+mod target;
+mod write;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use ambient::{Clock, Ids};
+use store::Store;
+use tokio::net::TcpListener;
+
+pub use answer::Body;
+pub use auth::Identity;
+pub use health::VERSION;
+pub use service::Service;
+
+/// Plain data the server needs to know.
+#[derive(Debug, Clone, Default)]
+pub struct Config {
+    /// `host:port` under which clients reach this server.
+    pub advertise: String,
+    /// How to talk to node agents: our client certificate and the CA theirs
+    /// must come from. Without it logs can not be shown. ALPN must be empty.
+    pub kubelet_tls: Option<rustls::ClientConfig>,
+}
+
+/// The server could not make its initial objects.
+#[derive(Debug, thiserror::Error)]
+#[error("the initial objects could not be stored: {0}")]
+pub struct StartError(String);
+
+/// The API server. Cheap to clone.
+#[derive(Clone)]
+pub struct ApiServer(Arc<api::Api>);
+
+impl ApiServer {
+    pub fn new(store: Arc<dyn Store>, config: Config, clock: Clock, ids: Ids) -> Self {
+        Self(Arc::new(api::Api {
+            relay: relay::Relay::new(config.kubelet_tls.clone()),
+            metrics: metrics::Metrics::default(),
+            openapi: openapi::OpenApi::default(),
+            closing: tokio::sync::watch::Sender::new(false),
+            store,
+            config,
+            clock,
+            ids,
+        }))
+    }
+
+    /// Makes the namespaces every cluster has. Harmless to repeat; call it
+    /// before the first request.
+    pub async fn bootstrap(&self) -> Result<(), StartError> {
+        bootstrap::run(&self.0).await.map_err(|error| StartError(error.to_string()))
+    }
+
+    /// The server as seen by one in-process caller: no socket, no TLS.
+    pub fn service(&self, identity: Identity) -> Service {
+        Service { api: Arc::clone(&self.0), identity: Some(Arc::new(identity)) }
+    }
+
+    /// Serves TLS until `shutdown`, then ends watches and says goodbye to
+    /// connections. `tls` must verify client certificates against the CA and
+    /// may let clients without one in: they are anonymous.
+    pub async fn serve(
+        &self,
+        listener: TcpListener,
+        tls: Arc<rustls::ServerConfig>,
+        shutdown: impl Future<Output = ()> + Send,
+    ) -> std::io::Result<()> {
+        serve::serve(Arc::clone(&self.0), listener, tls, shutdown).await
+    }
+}

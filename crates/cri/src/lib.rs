@@ -6,6 +6,7 @@
 //!
 //! Read in this order: `types` (the nouns), `runtime` (the verbs), `fake`.
 
+pub mod fake;
 mod runtime;
 mod types;
 

@@ -1,1 +1,50 @@
-//! Placeholder until its first module lands.
+//! The node agent: drives `lifecycle` against a runtime and the Kubernetes API.
+//!
+//! ```text
+//!   API watch ─► pods ─► worker ─► lifecycle::plan ─► act ─► cri
+//!                          ▲  └──► lifecycle::render ─► publish ─► API
+//!   cri events ────────────┘
+//! ```
+//!
+//! Never: restart, probe or status rules (they are in `lifecycle`), Linux
+//! details of containers (they are behind `cri`).
+//!
+//! Invariants:
+//! 1. One worker per pod UID; it alone absorbs facts about that pod.
+//! 2. Every action ends in exactly one `Ended`, after what it caused was observed.
+//! 3. Nothing unknown is killed before the API's first complete list (LC-015).
+//! 4. Stopping the agent stops no pod (LC-376).
+
+mod config;
+
+mod agent;
+mod node;
+mod pods;
+
+mod worker;
+
+mod act;
+mod mailbox;
+mod observe;
+mod orphan;
+mod publish;
+
+mod cgroup;
+mod container;
+mod env;
+mod payload;
+mod sandbox;
+mod volumes;
+
+mod follow;
+mod logs;
+mod server;
+
+mod ctx;
+
+pub use agent::Kubelet;
+pub use config::{Capacity, Config, Machine, Periods};
+pub use server::Listener;
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,8 @@ pub enum Action {
     StopSandbox { id: String },
     /// Forget it and everything in it.
     RemoveSandbox { id: String },
-    /// Volumes, pod directories, pod cgroup: gone for good.
+    /// Volumes, pod directories, logs, pod cgroup: gone for good. Planned only
+    /// for pods that are deleted; one that completed keeps them until then.
     TearDown,
     /// The final delete at the API: grace 0, guarded by the UID (LC-278).
     DeleteObject,

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use ambient::{Mono, Now};
+use objects::reasons::waiting;
 
 use crate::action::PullPolicy;
 use crate::backoff::{Curve, Delays, Hold};
@@ -67,7 +68,10 @@ impl Attempts {
 
     /// Whether the registry said no (back-off) or we did not get that far.
     pub(crate) fn on_pull_failed(&mut self, container: &ContainerSpec, waiting: Waiting, now: Now) {
-        let is_local = matches!(waiting.reason.as_str(), "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError");
+        let is_local = matches!(
+            waiting.reason.as_str(),
+            waiting::ERR_IMAGE_NEVER_PULL | waiting::INVALID_IMAGE_NAME | waiting::IMAGE_INSPECT_ERROR
+        );
         if !is_local {
             let key = pull_key(container);
             let curve = Curve::new(PULL_DELAY_INITIAL, PULL_DELAY_MAX);
@@ -81,9 +85,9 @@ impl Attempts {
 
     pub(crate) fn on_start_failed(&mut self, container: &str, stage: StartStage, message: &str, now: Now) {
         let reason = match stage {
-            StartStage::Configure => "CreateContainerConfigError",
-            StartStage::Create => "CreateContainerError",
-            StartStage::Start => "RunContainerError",
+            StartStage::Configure => waiting::CREATE_CONTAINER_CONFIG_ERROR,
+            StartStage::Create => waiting::CREATE_CONTAINER_ERROR,
+            StartStage::Start => waiting::RUN_CONTAINER_ERROR,
         };
         let waiting = Waiting { reason: reason.to_owned(), message: message.to_owned() };
         let failure = Failure { waiting, at: now.mono, retry_at: now.mono + RETRY_AFTER };
@@ -97,11 +101,8 @@ impl Attempts {
     }
 
     fn remember(&mut self, container: &str, waiting: Waiting, now: Now) {
-        let known = self.failures.get(container);
-        if known.is_none_or(|failure| failure.waiting != waiting) {
-            let retry_at = known.map_or(now.mono, |failure| failure.retry_at);
-            self.failures.insert(container.to_owned(), Failure { waiting, at: now.mono, retry_at });
-        }
+        let retry_at = self.failures.get(container).map_or(now.mono, |failure| failure.retry_at);
+        self.failures.insert(container.to_owned(), Failure { waiting, at: now.mono, retry_at });
     }
 
     pub(crate) fn failure(&self, container: &str) -> Option<&Waiting> {
@@ -123,39 +124,46 @@ impl PodState {
 
     /// When the Waiting reason changes by itself.
     pub(crate) fn reason_changes_at(&self, container: &ContainerSpec, now: Now) -> Option<Mono> {
-        self.pull_hold(container, now)?;
-        let turns_at = self.attempts.failures.get(&container.name)?.at + PULL_ERROR_SHOWN;
-        (turns_at > now.mono).then_some(turns_at)
+        let failure = self.attempts.failures.get(&container.name)?;
+        let shown_until = self.pull_hold(container, now).map_or(failure.retry_at, |_| failure.at + PULL_ERROR_SHOWN);
+        (shown_until > now.mono).then_some(shown_until)
     }
 
-    /// Why a container that should start does not run yet (LC-068).
+    /// Why a container that should start does not run yet (LC-068). A failure
+    /// shows first; then the back-off, if it lasts longer.
     pub(crate) fn waiting(&self, container: &ContainerSpec, now: Now) -> Option<Waiting> {
-        if let Some(hold) = self.restart_hold(container, now) {
-            // LC-174
-            let message = format!(
-                "back-off {} restarting failed container={} pod={}",
-                text::duration(hold.delay),
-                container.name,
-                self.spec.full_name()
-            );
-            return Some(Waiting { reason: "CrashLoopBackOff".to_owned(), message });
-        }
         let failure = self.attempts.failures.get(&container.name);
-        let is_fresh = failure.is_some_and(|failure| failure.at + PULL_ERROR_SHOWN > now.mono);
-        if self.pull_hold(container, now).is_some() && !is_fresh {
+        let is_fresh = self.reason_changes_at(container, now).is_some();
+        let remembered = || failure.map(|failure| failure.waiting.clone());
+        if is_fresh {
+            return remembered();
+        }
+        if let Some(hold) = self.restart_hold(container, now) {
+            return Some(self.crash_loop(container, hold));
+        }
+        if self.pull_hold(container, now).is_some() {
             let error = self.attempts.pull_errors.get(&pull_key(container)).cloned().unwrap_or_default();
             let message = format!("Back-off pulling image {:?}: {error}", container.image);
-            return Some(Waiting { reason: "ImagePullBackOff".to_owned(), message });
+            return Some(Waiting { reason: waiting::IMAGE_PULL_BACK_OFF.to_owned(), message });
         }
-        failure.map(|failure| failure.waiting.clone())
+        remembered()
+    }
+
+    /// LC-174.
+    fn crash_loop(&self, container: &ContainerSpec, hold: Hold) -> Waiting {
+        let (delay, name, pod) = (text::duration(hold.delay), &container.name, self.spec.full_name());
+        let message = format!("back-off {delay} restarting failed container={name} pod={pod}");
+        Waiting { reason: waiting::CRASH_LOOP_BACK_OFF.to_owned(), message }
     }
 
     /// LC-005: a back-off shows for its whole duration, and until the attempt
     /// that follows it has an outcome.
     pub(crate) fn remember_waiting(&mut self, wanted: &[String], now: Now) {
         for name in wanted {
-            let waiting = self.spec.container(name).and_then(|container| self.waiting(container, now));
-            if let Some(waiting) = waiting {
+            let Some(container) = self.spec.container(name) else { continue };
+            let Some(waiting) = self.waiting(container, now) else { continue };
+            if self.attempts.failure(name) != Some(&waiting) {
+                self.note_back_off(name, &waiting.reason);
                 self.attempts.remember(name, waiting, now);
             }
         }
@@ -170,8 +178,12 @@ impl PodState {
         self.attempts.restarts.advance(key, finished_at, curve, now.mono);
     }
 
-    /// LC-169: counted from the end of the newest exited instance.
+    /// LC-169: counted from the end of the newest exited instance. The delay
+    /// that a start under way brought about is for the one after it.
     fn restart_hold(&self, container: &ContainerSpec, now: Now) -> Option<Hold> {
+        if self.work.is_starting(&container.name) {
+            return None;
+        }
         let finished_at = self.last_own_exit(container)?;
         self.attempts.restarts.hold_since(&restart_key(container), finished_at, now.mono)
     }

@@ -5,6 +5,7 @@
 //! Never: touches a condition someone else owns (LC-099).
 
 use ambient::Timestamp;
+use objects::reasons::condition;
 
 use crate::spec::{PodSpec, Role};
 use crate::state::Rules;
@@ -12,14 +13,14 @@ use crate::view::{Condition, ContainerView, Phase, Truth, View};
 
 /// LC-099: replaced on each write; everything else is foreign.
 pub(crate) const OWNED: [&str; 8] = [
-    "PodScheduled",
-    "Ready",
-    "Initialized",
-    "ContainersReady",
-    "PodResizeInProgress",
-    "PodResizePending",
-    "PodReadyToStartContainers",
-    "AllContainersRestarting",
+    condition::POD_SCHEDULED,
+    condition::READY,
+    condition::INITIALIZED,
+    condition::CONTAINERS_READY,
+    condition::POD_RESIZE_IN_PROGRESS,
+    condition::POD_RESIZE_PENDING,
+    condition::POD_READY_TO_START_CONTAINERS,
+    condition::ALL_CONTAINERS_RESTARTING,
 ];
 
 /// What conditions are made from: a view whose phase and containers are done.
@@ -38,14 +39,14 @@ impl Basis<'_> {
     pub(crate) fn conditions(&self) -> Vec<Condition> {
         let mut all: Vec<Condition> = self.foreign().cloned().collect();
         if self.rules.ready_to_start_condition {
-            all.push(self.condition("PodReadyToStartContainers", Verdict::plain(self.has_sandbox)));
+            all.push(self.condition(condition::POD_READY_TO_START_CONTAINERS, Verdict::plain(self.has_sandbox)));
         }
-        all.push(self.condition("Initialized", self.initialized()));
+        all.push(self.condition(condition::INITIALIZED, self.initialized()));
         let containers_ready = self.containers_ready();
-        all.push(self.condition("Ready", self.ready(&containers_ready)));
-        all.push(self.condition("ContainersReady", containers_ready));
+        all.push(self.condition(condition::READY, self.ready(&containers_ready)));
+        all.push(self.condition(condition::CONTAINERS_READY, containers_ready));
         // LC-113: whoever runs a pod knows that it was scheduled.
-        all.push(self.condition("PodScheduled", Verdict::plain(true)));
+        all.push(self.condition(condition::POD_SCHEDULED, Verdict::plain(true)));
         all
     }
 
@@ -79,13 +80,13 @@ impl Basis<'_> {
             }
         }
         if self.view.phase == Phase::Succeeded && names.unknown.is_empty() {
-            return Verdict { status: Truth::True, reason: "PodCompleted", message: String::new() };
+            return Verdict { status: Truth::True, reason: condition::POD_COMPLETED, message: String::new() };
         }
         let has_begun = self.view.apps.iter().any(|view| !view.is_waiting());
         if names.is_empty() || has_begun {
             return Verdict::plain(true);
         }
-        Verdict::no("ContainersNotInitialized", names.message("incomplete"))
+        Verdict::no(condition::CONTAINERS_NOT_INITIALIZED, names.message("incomplete"))
     }
 
     /// LC-103, LC-109, LC-215.
@@ -99,12 +100,16 @@ impl Basis<'_> {
                 Some(_) => {}
             }
         }
-        match self.view.phase {
-            Phase::Succeeded if names.unknown.is_empty() => Verdict::no("PodCompleted", String::new()),
-            Phase::Failed => Verdict::no("PodFailed", String::new()),
-            _ if names.is_empty() => Verdict::plain(true),
-            _ => Verdict::no("ContainersNotReady", names.message("unready")),
+        if self.view.phase == Phase::Succeeded && names.unknown.is_empty() {
+            return Verdict::no(condition::POD_COMPLETED, String::new());
         }
+        if self.view.phase == Phase::Failed {
+            return Verdict::no(condition::POD_FAILED, String::new());
+        }
+        if names.is_empty() {
+            return Verdict::plain(true);
+        }
+        Verdict::no(condition::CONTAINERS_NOT_READY, names.message("unready"))
     }
 
     /// LC-117, LC-119: containers first, then the gates.
@@ -116,7 +121,7 @@ impl Basis<'_> {
         if failing.is_empty() {
             return Verdict::plain(true);
         }
-        Verdict::no("ReadinessGatesNotReady", failing.join(", "))
+        Verdict::no(condition::READINESS_GATES_NOT_READY, failing.join(", "))
     }
 
     /// LC-118. LC-120: gates are others' conditions; we only read them.
@@ -179,3 +184,6 @@ pub(crate) fn mark_started_and_ready(view: &mut ContainerView, role: Role) {
         Role::Sidecar | Role::App => view.is_started,
     };
 }
+
+#[cfg(test)]
+mod tests;

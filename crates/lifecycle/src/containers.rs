@@ -4,6 +4,7 @@
 //! container, from its instances, its start failures and what was shown before.
 
 use ambient::Now;
+use objects::reasons::{terminated, waiting};
 
 use crate::conditions::mark_started_and_ready;
 use crate::fact::{Instance, InstanceState, Observation};
@@ -26,7 +27,7 @@ impl Containers<'_> {
         let prior = self.state.shown.container(&container.name);
         let mut instances = self.seen.instances_of(&container.name);
         let mut view = match instances.next() {
-            Some(newest) => self.from_instances(container, newest, instances.next(), prior),
+            Some(newest) => self.with_instances(container, newest, instances.next(), prior),
             None => self.without_instance(container, prior),
         };
         self.apply_failure(container, &mut view);
@@ -66,12 +67,13 @@ impl Containers<'_> {
     }
 
     fn default_waiting(&self) -> Waiting {
-        let reason = if self.state.spec.init.is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        let reason =
+            if self.state.spec.init.is_empty() { waiting::CONTAINER_CREATING } else { waiting::POD_INITIALIZING };
         Waiting { reason: reason.to_owned(), message: String::new() }
     }
 
     /// LC-066: the newest gives the state, the second newest the last state.
-    fn from_instances(
+    fn with_instances(
         &self,
         container: &ContainerSpec,
         newest: &Instance,
@@ -158,7 +160,7 @@ pub(crate) fn lost(message: &str, id: Option<String>) -> Termination {
     Termination {
         id,
         code: EXIT_CODE_LOST,
-        reason: "ContainerStatusUnknown".to_owned(),
+        reason: terminated::CONTAINER_STATUS_UNKNOWN.to_owned(),
         message: message.to_owned(),
         started_at: None,
         finished_at: None,

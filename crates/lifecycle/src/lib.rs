@@ -8,28 +8,76 @@
 //!                                  │
 //!                                  └── render(now) ─► PodStatus
 //! ```
+//!
+//! A driver's whole loop, with a runtime that is empty:
+//!
+//! ```
+//! # use objects::api::core::v1::{Container, Pod, PodSpec as ApiSpec};
+//! use ambient::Clock;
+//! use lifecycle::{Action, Fact, Observation, PodSpec, PodState, Rules};
+//!
+//! # let mut pod = Pod::default();
+//! # pod.metadata.uid = Some("u1".into());
+//! # pod.metadata.name = Some("web".into());
+//! # pod.metadata.namespace = Some("default".into());
+//! # let app = Container { name: "app".into(), image: Some("app:1".into()), ..Container::default() };
+//! # pod.spec = Some(ApiSpec { containers: vec![app], ..ApiSpec::default() });
+//! let clock = Clock::manual();
+//! let spec = PodSpec::parse(&pod).expect("a valid pod");
+//! let mut state = PodState::new(spec, Rules::upstream(Vec::new()), clock.now());
+//!
+//! state.absorb(Fact::Observed(Observation::default()), clock.now());
+//! let plan = state.plan(clock.now());
+//! assert_eq!(plan.actions[0].action, Action::CreateSandbox { attempt: 0 });
+//!
+//! // The driver begins the action; asking again does not repeat it.
+//! state.absorb(Fact::Begun(plan.actions[0].action.clone()), clock.now());
+//! assert!(state.plan(clock.now()).actions.is_empty());
+//! assert_eq!(state.render(clock.now()).phase.as_deref(), Some("Pending"));
+//! ```
+
+// In the order to read them.
+#![deny(clippy::wildcard_enum_match_arm)]
 
 mod fact;
+
 mod action;
+
 mod spec;
+
 mod state;
+
 mod plan;
+
 mod start;
+
 mod restart;
+
 mod attempts;
+
 mod backoff;
+
 mod termination;
+
 mod view;
+
 mod derive;
+
 mod containers;
+
 mod phase;
+
 mod conditions;
+
 mod status;
+
 mod notes;
-mod observed;
-mod work;
-mod text;
+
+// Small helpers.
 mod limits;
+mod observed;
+mod text;
+mod work;
 
 pub use action::{Action, Cause, Plan, Planned, PullPolicy};
 pub use fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage};

@@ -3,48 +3,71 @@
 //!
 //! Never: decides what happens; only how it is put.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use objects::reasons::{condition, event, terminated, waiting};
+
 use crate::action::{Action, Cause, PullPolicy};
-use crate::fact::{Fact, ImageUse, Observation, Outcome, StartStage};
+use crate::fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
 use crate::start::Course;
 use crate::state::{Note, PodState, Severity, Stage};
 use crate::text;
 use crate::view::{ContainerView, Shown, Termination, View};
 
 /// A fact in words, for causes.
-pub(crate) fn describe(fact: &Fact, before: Option<&Observation>) -> String {
-    match fact {
-        Fact::PodChanged(_) => "the pod object changed".to_owned(),
-        Fact::PodGone => "the pod object is gone".to_owned(),
-        Fact::Observed(seen) => describe_observation(seen, before),
-        Fact::Begun(action) => format!("began to {}", describe_action(action)),
-        Fact::Ended(action, outcome) => match outcome {
-            Outcome::Done | Outcome::Image(_) => format!("done: {}", describe_action(action)),
-            Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
+pub(crate) struct Because {
+    general: String,
+    /// What an observation says about single containers.
+    by_container: BTreeMap<String, String>,
+}
+
+impl Because {
+    pub(crate) fn of(fact: &Fact, before: Option<&Observation>) -> Self {
+        let mut by_container = BTreeMap::new();
+        let general = match fact {
+            Fact::PodChanged(_) => "the pod object changed".to_owned(),
+            Fact::PodGone => "the pod object is gone".to_owned(),
+            Fact::Observed(seen) => {
+                by_container = changed_containers(seen, before);
+                by_container.values().next().cloned().unwrap_or_else(|| "the runtime was observed".to_owned())
+            }
+            Fact::Begun(action) => format!("began to {}", describe_action(action)),
+            Fact::Ended(action, Outcome::Done | Outcome::Image(_)) => format!("did {}", describe_action(action)),
+            Fact::Ended(action, Outcome::NoImage { message, .. })
+            | Fact::Ended(action, Outcome::NotStarted { message, .. })
+            | Fact::Ended(action, Outcome::Failed(message)) => {
                 format!("failed to {}: {message}", describe_action(action))
             }
-        },
+        };
+        Self { general, by_container }
+    }
+
+    fn about(&self, container: &str) -> &str {
+        self.by_container.get(container).unwrap_or(&self.general)
     }
 }
 
-/// The first difference to the last look says it best.
-fn describe_observation(seen: &Observation, before: Option<&Observation>) -> String {
-    let old = |id: &str| before.and_then(|before| before.instance(id));
+/// The newest instance of each container that is not as it was.
+fn changed_containers(seen: &Observation, before: Option<&Observation>) -> BTreeMap<String, String> {
+    let was = |id: &str| before.and_then(|before| before.instance(id)).map(|old| &old.state);
+    let mut changed = BTreeMap::new();
     for instance in &seen.instances {
-        if old(&instance.id).is_some_and(|old| old.state == instance.state) {
-            continue;
+        let is_newest = seen.newest_of(&instance.name).is_some_and(|newest| newest.id == instance.id);
+        if is_newest && was(&instance.id) != Some(&instance.state) {
+            changed.insert(instance.name.clone(), describe_instance(instance));
         }
-        return match instance.exit() {
-            Some(exit) => format!("container {} exited with code {}", instance.name, exit.code),
-            None if instance.is_running() => format!("container {} runs", instance.name),
-            None => format!("container {} was seen", instance.name),
-        };
     }
-    if before.is_some_and(|before| before.sandboxes != seen.sandboxes) {
-        return "the sandbox changed".to_owned();
+    changed
+}
+
+fn describe_instance(instance: &Instance) -> String {
+    match &instance.state {
+        InstanceState::Created => format!("container {} was created", instance.name),
+        InstanceState::Running { .. } => format!("container {} runs", instance.name),
+        InstanceState::Exited { code, .. } => format!("container {} exited with code {code}", instance.name),
+        InstanceState::Unknown => format!("container {} is in an unknown state", instance.name),
     }
-    "the runtime was observed".to_owned()
 }
 
 fn describe_action(action: &Action) -> String {
@@ -65,32 +88,31 @@ fn describe_action(action: &Action) -> String {
 
 impl PodState {
     pub(crate) fn note_begun(&mut self, action: &Action) {
-        match action {
-            // Whether another policy pulls at all is known when it ended.
-            Action::PullImage { container, image, policy: PullPolicy::Always } => {
-                let message = format!("Pulling image {image:?}");
-                self.event(Severity::Normal, "Pulling", message, Some(container));
-            }
-            // LC-291: once per instance; a re-armed kill is the same kill.
-            Action::KillContainer { container, id, .. } if !self.kills.contains_key(id) => {
-                let own = self.unwanted(id).map(|unwanted| unwanted.message);
-                let message = own.unwrap_or_else(|| format!("Stopping container {container}"));
-                self.event(Severity::Normal, "Killing", message, Some(container));
-            }
-            _ => {}
+        // Whether another policy pulls at all is known when it ended.
+        if let Action::PullImage { container, image, policy: PullPolicy::Always } = action {
+            let message = format!("Pulling image {image:?}");
+            self.event(Severity::Normal, event::PULLING, message, Some(container));
+        }
+        // LC-291: once per instance; a re-armed kill is the same kill.
+        if let Action::KillContainer { container, id, .. } = action
+            && !self.kills.contains_key(id)
+        {
+            let own = self.unwanted(id).map(|unwanted| unwanted.message);
+            let message = own.unwrap_or_else(|| format!("Stopping container {container}"));
+            self.event(Severity::Normal, event::KILLING, message, Some(container));
         }
     }
 
     pub(crate) fn note_ended(&mut self, action: &Action, outcome: &Outcome) {
         match (action, outcome) {
-            (Action::PullImage { container, image, policy }, outcome) => {
+            (Action::PullImage { container, image, policy }, outcome) if self.stage == Stage::Syncing => {
                 self.note_pull(container, image, *policy, outcome);
             }
             (Action::StartContainer { container, .. }, outcome) => self.note_start(container, outcome),
             // LC-192: not while the pod is being deleted.
             (Action::CreateSandbox { .. }, Outcome::Failed(error)) if self.stage == Stage::Syncing => {
                 let message = format!("Failed to create pod sandbox: {error}");
-                self.event(Severity::Warning, "FailedCreatePodSandBox", message, None);
+                self.event(Severity::Warning, event::FAILED_CREATE_POD_SANDBOX, message, None);
             }
             (Action::KillContainer { .. } | Action::StopSandbox { .. }, Outcome::Failed(error)) => {
                 self.note_failed_kill(error);
@@ -101,7 +123,7 @@ impl PodState {
 
     /// LC-292.
     pub(crate) fn note_failed_kill(&mut self, error: &str) {
-        self.event(Severity::Warning, "FailedKillPod", format!("error killing pod: {error}"), None);
+        self.event(Severity::Warning, event::FAILED_KILL_POD, format!("error killing pod: {error}"), None);
     }
 
     fn note_pull(&mut self, container: &str, image: &str, policy: PullPolicy, outcome: &Outcome) {
@@ -109,7 +131,7 @@ impl PodState {
         match outcome {
             Outcome::Image(ImageUse::Pulled { took_ms, waited_ms, size_bytes }) => {
                 if is_late {
-                    self.event(Severity::Normal, "Pulling", format!("Pulling image {image:?}"), Some(container));
+                    self.event(Severity::Normal, event::PULLING, format!("Pulling image {image:?}"), Some(container));
                 }
                 let took = text::duration(Duration::from_millis(*took_ms));
                 let total = text::duration(Duration::from_millis(took_ms + waited_ms));
@@ -117,37 +139,37 @@ impl PodState {
                     "Successfully pulled image {image:?} in {took} ({total} including waiting). \
                      Image size: {size_bytes} bytes."
                 );
-                self.event(Severity::Normal, "Pulled", message, Some(container));
+                self.event(Severity::Normal, event::PULLED, message, Some(container));
             }
             Outcome::Done | Outcome::Image(ImageUse::AlreadyPresent) => {
                 let message =
                     format!("Container image {image:?} already present on machine and can be accessed by the pod");
-                self.event(Severity::Normal, "Pulled", message, Some(container));
+                self.event(Severity::Normal, event::PULLED, message, Some(container));
             }
             Outcome::NoImage { reason, message } => self.note_no_image(container, image, reason, message, is_late),
             Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
-                self.note_no_image(container, image, "ErrImagePull", message, is_late);
+                self.note_no_image(container, image, waiting::ERR_IMAGE_PULL, message, is_late);
             }
         }
     }
 
     fn note_no_image(&mut self, container: &str, image: &str, reason: &str, message: &str, is_late: bool) {
         match reason {
-            "ErrImageNeverPull" => {
-                self.event(Severity::Warning, "ErrImageNeverPull", message.to_owned(), Some(container));
+            waiting::ERR_IMAGE_NEVER_PULL => {
+                self.event(Severity::Warning, event::ERR_IMAGE_NEVER_PULL, message.to_owned(), Some(container));
             }
-            "InvalidImageName" | "ImageInspectError" => {
-                self.event(Severity::Warning, "InspectFailed", message.to_owned(), Some(container));
+            waiting::INVALID_IMAGE_NAME | waiting::IMAGE_INSPECT_ERROR => {
+                self.event(Severity::Warning, event::INSPECT_FAILED, message.to_owned(), Some(container));
             }
             _ => {
                 if is_late {
-                    self.event(Severity::Normal, "Pulling", format!("Pulling image {image:?}"), Some(container));
+                    self.event(Severity::Normal, event::PULLING, format!("Pulling image {image:?}"), Some(container));
                 }
                 let failed = format!("Failed to pull image {image:?}: {message}");
-                self.event(Severity::Warning, "Failed", failed, Some(container));
+                self.event(Severity::Warning, event::FAILED, failed, Some(container));
             }
         }
-        self.event(Severity::Warning, "Failed", format!("Error: {reason}"), Some(container));
+        self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(container));
     }
 
     fn note_start(&mut self, container: &str, outcome: &Outcome) {
@@ -157,11 +179,11 @@ impl PodState {
             Outcome::NoImage { message, .. } | Outcome::Failed(message) => (false, Some(message)),
         };
         if was_created {
-            self.event(Severity::Normal, "Created", "Container created".to_owned(), Some(container));
+            self.event(Severity::Normal, event::CREATED, "Container created".to_owned(), Some(container));
         }
         match error {
-            Some(error) => self.event(Severity::Warning, "Failed", format!("Error: {error}"), Some(container)),
-            None => self.event(Severity::Normal, "Started", "Container started".to_owned(), Some(container)),
+            Some(error) => self.event(Severity::Warning, event::FAILED, format!("Error: {error}"), Some(container)),
+            None => self.event(Severity::Normal, event::STARTED, "Container started".to_owned(), Some(container)),
         }
     }
 
@@ -171,33 +193,34 @@ impl PodState {
         let lost = self.seen.as_ref().and_then(|seen| seen.sandboxes.first()).map(|sandbox| sandbox.id.clone());
         if let Some(id) = lost.filter(|id| is_lost && self.lost_sandbox.as_ref() != Some(id)) {
             let message = "Pod sandbox changed, it will be killed and re-created.".to_owned();
-            self.event(Severity::Normal, "SandboxChanged", message, None);
+            self.event(Severity::Normal, event::SANDBOX_CHANGED, message, None);
             self.lost_sandbox = Some(id);
         }
     }
 
     /// Tells every difference between the last view and `self.shown`.
-    pub(crate) fn note_changes(&mut self, before: &View, because: &str) {
+    pub(crate) fn note_changes(&mut self, before: &View, because: &Because) {
         let after = self.shown.clone();
         for view in after.init.iter().chain(&after.apps) {
             let old = before.container(&view.name);
             self.note_exit(old, view);
-            self.note_waiting(old, view);
             let words = |view: &ContainerView| format!("{} rc={}", view.state, view.restart_count);
-            if old.map(words) != Some(words(view)) {
-                let was = old.map_or_else(|| "none".to_owned(), words);
-                self.transition("LC-066", format!("container {}: {was} → {}", view.name, words(view)), because);
+            let was = old.map_or_else(|| "none".to_owned(), words);
+            if was != words(view) {
+                let what = format!("container {}: {was} → {}", view.name, words(view));
+                self.transition(container_rule(&view.state), what, because.about(&view.name));
             }
         }
         if before.phase != after.phase {
+            let rule = if after.phase.is_terminal() { "LC-049" } else { "LC-039" };
             let what = format!("phase: {} → {}", before.phase.as_str(), after.phase.as_str());
-            self.transition("LC-039", what, because);
+            self.transition(rule, what, &because.general);
         }
         for condition in &after.conditions {
             let was = before.condition(&condition.kind).map_or("none", |old| old.status.as_str());
             if was != condition.status.as_str() {
                 let what = format!("{}: {was} → {}", condition.kind, condition.status.as_str());
-                self.transition("LC-103", what, because);
+                self.transition(condition_rule(&condition.kind), what, &because.general);
             }
         }
     }
@@ -211,45 +234,60 @@ impl PodState {
         if !self.rules.exit_events {
             return;
         }
-        for end in after.termination().into_iter().chain(&after.last) {
-            let is_known = |old: &ContainerView| old.termination().into_iter().chain(&old.last).any(|known| known == end);
-            let is_same = |old: &ContainerView| {
-                old.termination().into_iter().chain(&old.last).any(|known| known.id.is_some() && known.id == end.id)
-            };
-            if end.id.is_none() || before.is_some_and(|old| is_known(old) || is_same(old)) {
+        let ends = |view: &ContainerView| view.termination().into_iter().chain(&view.last).cloned().collect::<Vec<_>>();
+        let known = before.map(ends).unwrap_or_default();
+        for end in ends(after) {
+            if end.id.is_none() || known.iter().any(|known| known.id == end.id) {
                 continue;
             }
-            let (severity, reason, message) = exit_event(&after.name, end);
+            let (severity, reason, message) = exit_event(&after.name, &end);
             self.event(severity, reason, message, Some(&after.name));
         }
     }
 
     /// LC-174, LC-181: when a back-off begins.
-    fn note_waiting(&mut self, before: Option<&ContainerView>, after: &ContainerView) {
-        let Shown::Waiting(waiting) = &after.state else { return };
-        if before.is_some_and(|old| old.state == after.state) {
-            return;
+    pub(crate) fn note_back_off(&mut self, name: &str, reason: &str) {
+        if reason == waiting::CRASH_LOOP_BACK_OFF {
+            let message = format!("Back-off restarting failed container {name} in pod {}", self.spec.full_name());
+            self.event(Severity::Warning, event::BACK_OFF, message, Some(name));
         }
-        match waiting.reason.as_str() {
-            "CrashLoopBackOff" => {
-                let message =
-                    format!("Back-off restarting failed container {} in pod {}", after.name, self.spec.full_name());
-                self.event(Severity::Warning, "BackOff", message, Some(&after.name));
-            }
-            "ImagePullBackOff" => {
-                let image = self.spec.container(&after.name).map(|container| container.image.clone());
-                let message = format!("Back-off pulling image {:?}", image.unwrap_or_default());
-                self.event(Severity::Normal, "BackOff", message, Some(&after.name));
-                self.event(Severity::Warning, "Failed", "Error: ImagePullBackOff".to_owned(), Some(&after.name));
-            }
-            _ => {}
+        if reason == waiting::IMAGE_PULL_BACK_OFF {
+            let image = self.spec.container(name).map_or("", |container| &container.image);
+            let message = format!("Back-off pulling image {image:?}");
+            self.event(Severity::Normal, event::BACK_OFF, message, Some(name));
+            self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(name));
         }
+    }
+}
+
+/// The rule that put a container into its state.
+fn container_rule(state: &Shown) -> &'static str {
+    match state {
+        Shown::Waiting(shown) if shown.reason == waiting::CRASH_LOOP_BACK_OFF => "LC-174",
+        Shown::Waiting(shown) if shown.reason == waiting::IMAGE_PULL_BACK_OFF => "LC-181",
+        Shown::Waiting(shown) if shown.reason == waiting::CONTAINER_CREATING => "LC-064",
+        Shown::Waiting(shown) if shown.reason == waiting::POD_INITIALIZING => "LC-064",
+        Shown::Waiting(_) => "LC-068",
+        Shown::Running { .. } | Shown::Terminated(_) => "LC-067",
+    }
+}
+
+fn condition_rule(kind: &str) -> &'static str {
+    match kind {
+        condition::POD_READY_TO_START_CONTAINERS => "LC-107",
+        condition::INITIALIZED => "LC-105",
+        condition::READY => "LC-117",
+        condition::CONTAINERS_READY => "LC-103",
+        condition::POD_SCHEDULED => "LC-113",
+        _ => "LC-099",
     }
 }
 
 fn exit_event(name: &str, end: &Termination) -> (Severity, &'static str, String) {
     match (end.reason.as_str(), end.code) {
-        ("OOMKilled", _) => (Severity::Warning, "ContainerOOMKilled", format!("Container {name} was OOM killed")),
+        (terminated::OOM_KILLED, _) => {
+            (Severity::Warning, "ContainerOOMKilled", format!("Container {name} was OOM killed"))
+        }
         (_, 0) => (Severity::Normal, "ContainerCompleted", format!("Container {name} completed")),
         (reason, code) => {
             let message = format!("Container {name} failed with exit code {code}: {reason}");

@@ -4,6 +4,8 @@
 //! terminal phase is final (LC-044).
 //! Never: decides when a phase may be shown (`derive.rs` does).
 
+use objects::reasons::terminated;
+
 use crate::restart::should_restart;
 use crate::spec::{ContainerSpec, PodSpec, Role};
 use crate::state::Rules;
@@ -42,7 +44,7 @@ pub(crate) fn final_once_terminal(computed: Phase, previous: Phase, published: P
 
 fn is_restartable(pod: &PodSpec, container: &ContainerSpec, end: &Termination, rules: &Rules) -> bool {
     should_restart(pod, container, end.code, rules)
-        || (rules.restart_all_containers && end.reason == "RestartingAllContainers")
+        || (rules.restart_all_containers && end.reason == terminated::RESTARTING_ALL_CONTAINERS)
 }
 
 #[derive(Default)]

@@ -46,3 +46,6 @@ fn matching_action(rules: &[RestartRule], code: i32) -> Option<RuleAction> {
     };
     rules.iter().find(matches).map(|rule| rule.action)
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,7 +138,7 @@ impl PodSpec {
             readiness_gates: spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.clone()).collect(),
             is_host_network: spec.host_network.unwrap_or(false),
             is_static: is_static(pod),
-            qos_class: qos_class(pod),
+            qos_class: qos_class(pod, spec),
             published: pod.status.as_ref().map(status::read).unwrap_or_default(),
         })
     }
@@ -271,9 +271,10 @@ fn is_static(pod: &Pod) -> bool {
     source.is_some_and(|source| source != "api")
 }
 
-fn qos_class(pod: &Pod) -> String {
+/// LC-055: what is stored stays; a pod that never met our API is computed.
+fn qos_class(pod: &Pod, spec: &ApiSpec) -> String {
     let stored = pod.status.as_ref().and_then(|status| status.qos_class.clone());
-    stored.unwrap_or_else(|| "BestEffort".to_owned())
+    stored.unwrap_or_else(|| objects::qos::of(spec).as_str().to_owned())
 }
 
 /// LC-273: negative means 1.
@@ -288,3 +289,6 @@ fn missing(field: &str) -> SpecError {
 fn unsupported(field: &str, value: &str) -> SpecError {
     SpecError { field: field.to_owned(), problem: format!("unsupported value {value:?}") }
 }
+
+#[cfg(test)]
+mod tests;

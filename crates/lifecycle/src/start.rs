@@ -4,11 +4,14 @@
 //! Never: starts anything twice or early; `plan.rs` turns a course into
 //! actions, one start at a time.
 
+use objects::reasons::terminated;
+
 use crate::action::Cause;
 use crate::fact::{Instance, Observation, SandboxSeen};
 use crate::restart::{restarts_after_kill, should_restart};
 use crate::spec::{ContainerSpec, RestartPolicy, Role, spec_hash};
 use crate::state::PodState;
+use crate::view::ContainerView;
 
 #[derive(Debug, PartialEq)]
 pub(crate) enum Course<'a> {
@@ -90,13 +93,20 @@ impl PodState {
 
     /// LC-070, for a pod that is not terminating.
     pub(crate) fn should_start(&self, container: &ContainerSpec, seen: &Observation) -> bool {
-        let Some(newest) = seen.newest_of(&container.name) else { return true };
+        let Some(newest) = seen.newest_of(&container.name) else { return self.may_run_anew(container) };
         if newest.is_running() {
             return false;
         }
         let Some(exit) = newest.exit() else { return true };
         let is_owed = self.kills.get(&newest.id).is_some_and(|kill| kill.restarts);
         is_owed || should_restart(&self.spec, container, exit.code, &self.rules)
+    }
+
+    /// TC-090: what was shown as ended for good does not run again only because
+    /// its remains are gone.
+    fn may_run_anew(&self, container: &ContainerSpec) -> bool {
+        let ended = self.shown.container(&container.name).and_then(ContainerView::termination);
+        ended.is_none_or(|end| should_restart(&self.spec, container, end.code, &self.rules))
     }
 
     /// LC-075: one more than the newest known instance, else what was shown.
@@ -179,7 +189,7 @@ impl<'a> Steps<'a> {
         }
         let may_restart = match instance.exit() {
             // LC-205: killed for memory is failed, whatever the code.
-            Some(exit) if exit.code == 0 && exit.reason != "OOMKilled" => return self.begin(index + 1),
+            Some(exit) if exit.code == 0 && exit.reason != terminated::OOM_KILLED => return self.begin(index + 1),
             Some(exit) => should_restart(&self.state.spec, container, exit.code.max(1), &self.state.rules),
             None => {
                 self.kill_unknown(instance, restarts_after_kill(&self.state.spec, container, &self.state.rules));
@@ -248,7 +258,13 @@ impl<'a> Steps<'a> {
     }
 
     /// LC-086, LC-138, LC-198.
-    fn replace_if_changed(&mut self, instance: &'a Instance, container: &ContainerSpec, rule: &'static str, message: String) {
+    fn replace_if_changed(
+        &mut self,
+        instance: &'a Instance,
+        container: &ContainerSpec,
+        rule: &'static str,
+        message: String,
+    ) {
         if instance.spec_hash != spec_hash(&container.name, &container.image) {
             let cause = Cause::new(rule, format!("the definition of container {} changed", container.name));
             self.kill.push(Unwanted { instance, cause, message, restarts: true });

@@ -8,18 +8,20 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ambient::{Mono, Now};
-use objects::api::core::v1::PodStatus;
+use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
 use crate::fact::{Fact, Instance, Observation, Outcome};
 use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
+use crate::notes::Because;
 use crate::spec::PodSpec;
 use crate::start::Course;
+use crate::status::PodStatus;
 use crate::termination::{Cleanup, Kill, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
-use crate::{derive, notes, plan, status};
+use crate::{derive, plan, status};
 
 /// Node-wide settings the rules read.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,7 +121,7 @@ impl PodState {
 
     /// Remembers what happened.
     pub fn absorb(&mut self, fact: Fact, now: Now) {
-        let because = notes::describe(&fact, self.seen.as_ref());
+        let because = Because::of(&fact, self.seen.as_ref());
         match fact {
             Fact::PodChanged(spec) => self.spec = *spec,
             Fact::PodGone => self.is_gone = true,
@@ -160,7 +162,7 @@ impl PodState {
         let is_clean = self.seen.as_ref().is_some_and(|seen| seen.sandboxes.is_empty() && seen.instances.is_empty());
         match &self.stage {
             Stage::Syncing | Stage::Terminating(_) => false,
-            Stage::Terminated(cleanup) => self.is_gone && cleanup.is_torn_down && is_clean && self.work.is_idle(),
+            Stage::Terminated(cleanup) => self.is_gone && cleanup.is_torn_down && is_clean,
         }
     }
 
@@ -209,7 +211,13 @@ impl PodState {
         match action {
             Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
-            _ => {}
+            Action::CreateSandbox { .. }
+            | Action::PullImage { .. }
+            | Action::RemoveContainer { .. }
+            | Action::StopSandbox { .. }
+            | Action::RemoveSandbox { .. }
+            | Action::TearDown
+            | Action::DeleteObject => {}
         }
     }
 
@@ -223,9 +231,10 @@ impl PodState {
                 self.on_start_ended(container, outcome, now);
             }
             (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
-            (Action::KillContainer { id, .. }, _) => {
-                self.work.hold_repetition(action, now.mono);
-                self.on_kill_ended(id);
+            (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
+            // It did not help: wait like after a failure.
+            (Action::CreateSandbox { .. }, _) if !self.has_usable_sandbox() => {
+                self.work.hold_after_failure(action, now.mono);
             }
             (Action::TearDown, _) => self.on_torn_down(),
             (Action::DeleteObject, _) => self.on_object_deleted(),
@@ -240,7 +249,7 @@ impl PodState {
             Outcome::Done | Outcome::Image(_) => return self.attempts.on_pulled(name, attempt, image),
             Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
             Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
-                Waiting { reason: "ErrImagePull".to_owned(), message: message.clone() }
+                Waiting { reason: waiting::ERR_IMAGE_PULL.to_owned(), message: message.clone() }
             }
         };
         self.attempts.on_pull_failed(&container, waiting, now);
@@ -266,7 +275,7 @@ impl PodState {
     }
 
     /// The new view becomes the last one; differences are told.
-    fn settle(&mut self, view: View, because: &str) {
+    fn settle(&mut self, view: View, because: &Because) {
         let before = std::mem::replace(&mut self.shown, view);
         self.note_changes(&before, because);
         if let Stage::Terminated(cleanup) = &mut self.stage {

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ambient::Timestamp;
+pub(crate) use objects::api::core::v1::PodStatus;
 use objects::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
-    PodCondition, PodIP, PodStatus, ResourceRequirements, VolumeMountStatus,
+    PodCondition, PodIP, ResourceRequirements, VolumeMountStatus,
 };
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::Time;
@@ -177,10 +178,7 @@ fn read_state(state: Option<&ContainerState>) -> Shown {
         return Shown::Running { started_at: running.started_at.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0) };
     }
     let waiting = state.waiting.clone().unwrap_or_default();
-    Shown::Waiting(Waiting {
-        reason: waiting.reason.unwrap_or_default(),
-        message: waiting.message.unwrap_or_default(),
-    })
+    Shown::Waiting(Waiting { reason: waiting.reason.unwrap_or_default(), message: waiting.message.unwrap_or_default() })
 }
 
 fn read_termination(end: &ContainerStateTerminated) -> Termination {
@@ -222,3 +220,6 @@ fn word(text: &str) -> Option<String> {
 fn list<T>(items: Vec<T>) -> Option<Vec<T>> {
     (!items.is_empty()).then_some(items)
 }
+
+#[cfg(test)]
+mod tests;

@@ -146,16 +146,16 @@ impl PodState {
         self.kills.insert(id.to_owned(), Kill { signalled_at: now.mono, kill_at, has_ended: false, restarts });
     }
 
-    pub(crate) fn on_kill_ended(&mut self, id: &str) {
-        let is_running = self.seen.as_ref().and_then(|seen| seen.instance(id)).is_some_and(Instance::is_running);
-        let name = self.seen.as_ref().and_then(|seen| seen.instance(id)).map(|instance| instance.name.clone());
+    pub(crate) fn on_kill_ended(&mut self, id: &str, action: &Action, now: Now) {
         if let Some(kill) = self.kills.get_mut(id) {
             kill.has_ended = true;
         }
+        let survivor = self.alive().find(|instance| instance.id == id).map(|instance| instance.name.clone());
         // TC-048: the runtime says that it worked, but it did not.
-        if let Some(name) = name.filter(|_| is_running) {
+        if let Some(name) = survivor {
             let error = format!("detected running containers after a successful KillPod, CRI violation: [{name}]");
             self.note_failed_kill(&error);
+            self.work.hold_after_failure(action, now.mono);
         }
     }
 
@@ -231,16 +231,16 @@ pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
     }
 }
 
-/// LC-013, LC-278: volumes and cgroup at once; dead containers, their logs and
-/// the object when they are no longer wanted.
+/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted: its
+/// directories, then dead containers, then the object.
 pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     let state = draft.state;
-    if !cleanup.is_torn_down {
-        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
+    // TC-091, LC-027: until then logs are read and volumes belong to the UID.
+    if !state.is_gone && state.spec.deletion.is_none() {
         return;
     }
-    // TC-091: until the pod is deleted its containers stay for their logs.
-    if !state.is_gone && state.spec.deletion.is_none() {
+    if !cleanup.is_torn_down {
+        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
         return;
     }
     // The exit codes are on record before the runtime forgets them.

@@ -12,8 +12,11 @@ use crate::limits::RETRY_AFTER;
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Work {
     in_flight: BTreeMap<Action, Mono>,
-    /// LC-004: a failed action is retried by a later step (§1.3).
-    not_before: BTreeMap<Action, Mono>,
+    /// LC-004: a failed action is retried by a later step (§1.3), in whatever
+    /// variation.
+    failed: BTreeMap<Action, Mono>,
+    /// The very same action again.
+    repeated: BTreeMap<Action, Mono>,
 }
 
 impl Work {
@@ -27,18 +30,13 @@ impl Work {
     }
 
     pub(crate) fn hold_after_failure(&mut self, action: &Action, at: Mono) {
-        self.hold(family(action), at);
+        hold(&mut self.failed, family(action), at);
     }
 
     /// An action that ended well and is still wanted did not help: it waits
     /// like one that failed, so that nothing can spin.
     pub(crate) fn hold_repetition(&mut self, action: &Action, at: Mono) {
-        self.hold(action.clone(), at);
-    }
-
-    fn hold(&mut self, key: Action, at: Mono) {
-        self.not_before.retain(|_, retry_at| *retry_at > at);
-        self.not_before.insert(key, at + RETRY_AFTER);
+        hold(&mut self.repeated, action.clone(), at);
     }
 
     pub(crate) fn is_in_flight(&self, action: &Action) -> bool {
@@ -46,8 +44,8 @@ impl Work {
     }
 
     pub(crate) fn retry_at(&self, action: &Action, now: Mono) -> Option<Mono> {
-        let keys = [self.not_before.get(action), self.not_before.get(&family(action))];
-        keys.into_iter().flatten().copied().filter(|at| *at > now).max()
+        let holds = [self.repeated.get(action), self.failed.get(&family(action))];
+        holds.into_iter().flatten().copied().filter(|at| *at > now).max()
     }
 
     pub(crate) fn is_creating_sandbox(&self) -> bool {
@@ -72,13 +70,14 @@ impl Work {
         self.any(|action| matches!(action, Action::KillContainer { id, .. } if id == instance))
     }
 
-    pub(crate) fn is_idle(&self) -> bool {
-        self.in_flight.is_empty()
-    }
-
     fn any(&self, test: impl Fn(&Action) -> bool) -> bool {
         self.in_flight.keys().any(test)
     }
+}
+
+fn hold(holds: &mut BTreeMap<Action, Mono>, key: Action, at: Mono) {
+    holds.retain(|_, retry_at| *retry_at > at);
+    holds.insert(key, at + RETRY_AFTER);
 }
 
 /// The action without what changes from try to try.

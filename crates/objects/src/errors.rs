@@ -84,8 +84,7 @@ impl FieldError {
         Self { path: path.into(), reason: FieldReason::NotFound, detail: String::new(), bad_value: Some(value.into()) }
     }
 
-    /// `supported` is shown in the given order, quoted; upstream sorts it, so
-    /// callers pass it sorted.
+    /// `supported` is shown quoted, in the given order.
     pub fn not_supported(path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let detail = if supported.is_empty() {
             String::new()

@@ -209,6 +209,12 @@ pub trait KindOps: Sync {
         meta::prepare_status_update(doc, old);
     }
 
+    /// The `finalize` subresource: like an update, but of what only it may
+    /// change.
+    fn prepare_finalize(&self, doc: &mut Value, old: &Value) {
+        self.prepare_update(doc, old);
+    }
+
     fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
         meta::validate_create(doc, self.kind().scope, self.name_format())
     }
@@ -231,3 +237,6 @@ pub trait KindOps: Sync {
         vec![json!(doc::text(doc, "metadata.name")), json!(printing::age_of(doc, now))]
     }
 }
+
+#[cfg(test)]
+mod tests;

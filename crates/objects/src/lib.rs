@@ -17,6 +17,8 @@
 //! assert_eq!(doc["status"]["phase"], "Pending");
 //! ```
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by panicking"))]
+
 pub use k8s_openapi::{api, apimachinery};
 
 mod decode;

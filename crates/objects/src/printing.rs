@@ -50,3 +50,38 @@ fn two(big: i64, big_unit: &str, small: i64, small_unit: &str) -> String {
 pub fn or_none(text: &str) -> &str {
     if text.is_empty() { "<none>" } else { text }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_270_durations_have_about_two_units() {
+        const HOUR: i64 = 3600;
+        for (seconds, expected) in [
+            (-2, "<invalid>"),
+            (-1, "0s"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (600, "10m"),
+            (3 * HOUR - 1, "179m"),
+            (3 * HOUR, "3h"),
+            (3 * HOUR + 60, "3h1m"),
+            (8 * HOUR, "8h"),
+            (47 * HOUR, "47h"),
+            (48 * HOUR, "2d"),
+            (51 * HOUR, "2d3h"),
+            (192 * HOUR, "8d"),
+            (24 * 365 * 2 * HOUR, "2y"),
+            (24 * 366 * 2 * HOUR, "2y2d"),
+            (24 * 365 * 9 * HOUR, "9y"),
+        ] {
+            assert_eq!(human_duration(jiff::SignedDuration::from_secs(seconds)), expected, "{seconds}");
+        }
+        let now = ambient::Clock::manual().now();
+        assert_eq!(since("", now), "<unknown>");
+        assert_eq!(since("2025-12-31T23:59:00Z", now), "60s");
+    }
+}

@@ -69,3 +69,6 @@ fn sum(lists: &[BTreeMap<&'static str, Quantity>]) -> BTreeMap<&'static str, Qua
     }
     total
 }
+
+#[cfg(test)]
+mod tests;

@@ -168,7 +168,8 @@ impl Scale {
             "Ei" => binary(60),
             other => {
                 let exponent = other.strip_prefix(['e', 'E']).ok_or(QuantityError)?;
-                let decimal = exponent.parse::<i32>().map_err(|_| QuantityError)?;
+                // Beyond this every value is capped or rounds to the last nano.
+                let decimal = exponent.parse::<i32>().map_err(|_| QuantityError)?.clamp(-1000, 1000);
                 Self { format: Format::DecimalExponent, binary: 0, decimal }
             }
         })
@@ -201,7 +202,7 @@ impl Scale {
             lost |= value % divisor != 0;
             value /= divisor;
         }
-        (value + i128::from(lost)).min(MAX_NANOS)
+        value.saturating_add(i128::from(lost)).min(MAX_NANOS)
     }
 }
 

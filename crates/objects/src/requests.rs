@@ -95,3 +95,6 @@ fn raise(total: &mut Resources, at_least: &Resources) {
         *entry = (*entry).max(*quantity);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,2 +1,26 @@
-//! The `podium` binary.
-fn main() {}
+//! The `podium` binary: flags in, components composed, signals obeyed.
+//!
+//! Never: decisions about pods. Read next: `cli.rs` (what can be said),
+//! `up.rs` (how the parts are put together), `instance.rs` (what one data
+//! directory owns on the machine).
+
+mod cli;
+mod down;
+mod image;
+mod instance;
+mod kubeconfig;
+mod node;
+mod pki;
+mod preflight;
+mod status;
+mod up;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // The monitor process must stay tiny: nothing may initialise before it.
+    if std::env::args_os().nth(1).is_some_and(|verb| verb == "shim") {
+        shim::main(std::env::args_os().skip(2));
+    }
+    cli::run()
+}

@@ -92,7 +92,10 @@ impl Podium {
     ) -> T {
         let deadline = Instant::now() + patience.0;
         let mut command = self.kubectl_command();
-        let watch = Stream::start(command.args(["get", "pod", name, "-o", "json", "--watch"]), read_objects);
+        // Not `get pod NAME`: for a single object kubectl swallows the first
+        // event of the watch, and with it what changed since its GET.
+        let only = format!("--field-selector=metadata.name={name}");
+        let watch = Stream::start(command.args(["get", "pods", &only, "-o", "json", "--watch"]), read_objects);
         let mut act = Some(act);
         let mut last = Value::Null;
         loop {

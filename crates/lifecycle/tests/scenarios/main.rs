@@ -2,11 +2,13 @@
 
 #[path = "../support/pods.rs"]
 mod pods;
+#[allow(dead_code, reason = "shared with the properties")]
 #[path = "../support/script.rs"]
 mod script;
 #[path = "../support/world.rs"]
 mod world;
 
-mod starting;
 mod ending;
+mod recovering;
 mod restarting;
+mod starting;

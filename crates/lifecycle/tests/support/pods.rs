@@ -14,9 +14,9 @@ pub(crate) fn pod(text: &str) -> Pod {
     for (key, value) in settings.split_whitespace().filter_map(|word| word.split_once('=')) {
         match key {
             "policy" => spec.restart_policy = Some(value.into()),
-            "grace" => spec.termination_grace_period_seconds = Some(value.parse().unwrap()),
+            "grace" => spec.termination_grace_period_seconds = Some(value.parse().expect("a number or truth value")),
             "gate" => spec.readiness_gates = Some(vec![PodReadinessGate { condition_type: value.into() }]),
-            "hostNetwork" => spec.host_network = Some(value.parse().unwrap()),
+            "hostNetwork" => spec.host_network = Some(value.parse().expect("a number or truth value")),
             other => panic!("unknown pod setting {other}"),
         }
     }
@@ -77,7 +77,7 @@ fn rule(text: &str) -> ContainerRestartRule {
         action: "Restart".into(),
         exit_codes: Some(ContainerRestartRuleOnExitCodes {
             operator: operator.into(),
-            values: Some(codes.split(',').map(|code| code.parse().unwrap()).collect()),
+            values: Some(codes.split(',').map(|code| code.parse().expect("an exit code")).collect()),
         }),
     }
 }

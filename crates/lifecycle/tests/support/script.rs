@@ -13,6 +13,7 @@ use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use crate::pods;
 use crate::world::{Manner, World};
 
+#[derive(Clone)]
 pub(crate) struct Script {
     pub(crate) state: PodState,
     pub(crate) world: World,
@@ -20,34 +21,52 @@ pub(crate) struct Script {
     pub(crate) rules: Rules,
     /// Status writes reach the API.
     pub(crate) is_api_up: bool,
+    /// Transitions say the same as statuses, with causes.
+    pub(crate) tells_transitions: bool,
     is_object_there: bool,
     start: Now,
     now: Now,
     shown: BTreeMap<String, String>,
     lines: Vec<String>,
+    /// What happened, for checkers.
+    pub(crate) log: Vec<Logged>,
+}
+
+/// One thing a checker may look at.
+#[derive(Clone, Debug)]
+pub(crate) enum Logged {
+    Published(Box<PodStatus>),
+    Did(Now, Action),
+    /// The pod must not start anything from here on.
+    Doomed,
+    /// Someone else wrote a terminal phase.
+    Declared(String),
+    AgentRestarted,
 }
 
 impl Script {
     /// A pod that is bound and seen by nobody yet.
     pub(crate) fn pod(text: &str) -> Self {
-        Self::with_rules(text, Rules::upstream(vec!["192.0.2.1".parse().unwrap()]))
+        Self::with_rules(text, Rules::upstream(vec!["192.0.2.1".parse().expect("an address")]))
     }
 
     pub(crate) fn with_rules(text: &str, rules: Rules) -> Self {
         let pod = pods::pod(text);
         let now = Clock::manual().now();
-        let state = PodState::new(PodSpec::parse(&pod).unwrap(), rules.clone(), now);
+        let state = PodState::new(PodSpec::parse(&pod).expect("a valid pod"), rules.clone(), now);
         Self {
             state,
             world: World::default(),
             pod,
             rules,
             is_api_up: true,
+            tells_transitions: false,
             is_object_there: true,
             start: now,
             now,
             shown: BTreeMap::new(),
             lines: Vec::new(),
+            log: Vec::new(),
         }
     }
 
@@ -73,7 +92,9 @@ impl Script {
             self.end_all(ended);
             self.settle();
         }
-        self.now = end;
+        self.now = self.now.max(end);
+        let forgotten = self.state.plan(self.now).actions;
+        assert!(forgotten.is_empty(), "nobody was woken for {forgotten:?}:\n{}", self.lines.join("\n"));
         self.settle()
     }
 
@@ -91,19 +112,21 @@ impl Script {
         self.pod.metadata.deletion_timestamp = Some(time);
         self.pod.metadata.deletion_grace_period_seconds = Some(grace);
         self.pod.metadata.generation = Some(2);
+        self.log.push(Logged::Doomed);
         self.change()
     }
 
     pub(crate) fn gone(&mut self) -> &mut Self {
         self.tell("fact", "the object is gone".into());
         self.is_object_there = false;
+        self.log.push(Logged::Doomed);
         self.absorb(Fact::PodGone);
         self.settle()
     }
 
     pub(crate) fn image(&mut self, container: &str, image: &str) -> &mut Self {
         self.tell("fact", format!("image of {container} becomes {image}"));
-        let spec = self.pod.spec.as_mut().unwrap();
+        let spec = self.pod.spec.as_mut().expect("a spec");
         let all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
         all.filter(|c| c.name == container).for_each(|c| c.image = Some(image.into()));
         self.pod.metadata.generation = self.pod.metadata.generation.map(|generation| generation + 1);
@@ -113,7 +136,11 @@ impl Script {
     /// A status write of someone else.
     pub(crate) fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
         self.tell("fact", what.into());
-        edit(self.pod.status.get_or_insert_default());
+        let status = self.pod.status.get_or_insert_default();
+        edit(status);
+        if let Some(phase @ ("Succeeded" | "Failed")) = status.phase.as_deref() {
+            self.log.push(Logged::Declared(phase.to_owned()));
+        }
         self.change()
     }
 
@@ -134,12 +161,14 @@ impl Script {
     pub(crate) fn agent_restarted(&mut self) -> &mut Self {
         self.tell("fact", "the agent restarts".into());
         self.world.forget_actions();
-        self.state = PodState::new(PodSpec::parse(&self.pod).unwrap(), self.rules.clone(), self.now);
+        self.world.is_forgetful |= !self.is_api_up;
+        self.log.push(Logged::AgentRestarted);
+        self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()
     }
 
     pub(crate) fn change(&mut self) -> &mut Self {
-        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).unwrap())));
+        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
         self.settle()
     }
 
@@ -159,6 +188,7 @@ impl Script {
             for planned in plan.actions {
                 let cause = &planned.cause;
                 self.tell("do", format!("{}  [{}: {}]", describe(&planned.action), cause.rule, cause.because));
+                self.log.push(Logged::Did(self.now, planned.action.clone()));
                 self.absorb(Fact::Begun(planned.action.clone()));
                 if let Some(outcome) = self.world.perform(&planned.action, self.now) {
                     self.end(planned.action, outcome);
@@ -183,6 +213,18 @@ impl Script {
     pub(crate) fn skip(&mut self) -> &mut Self {
         self.lines.clear();
         self
+    }
+
+    pub(crate) fn is_object_there(&self) -> bool {
+        self.is_object_there
+    }
+
+    pub(crate) fn seconds(&self) -> f64 {
+        self.now.mono.since(self.start.mono).as_secs_f64()
+    }
+
+    pub(crate) fn story(&self) -> String {
+        self.lines.join("\n")
     }
 
     pub(crate) fn rendered(&self) -> PodStatus {
@@ -211,8 +253,14 @@ impl Script {
     fn absorb(&mut self, fact: Fact) {
         self.state.absorb(fact, self.now);
         for note in self.state.take_notes() {
-            if let Note::Event { severity, reason, message, .. } = note {
-                self.tell("event", format!("{severity:?} {reason}: {message}"));
+            match note {
+                Note::Event { severity, reason, message, .. } => {
+                    self.tell("event", format!("{severity:?} {reason}: {message}"));
+                }
+                Note::Transition { what, cause } if self.tells_transitions => {
+                    self.tell("why", format!("{what}  [{}: {}]", cause.rule, cause.because));
+                }
+                Note::Transition { .. } => {}
             }
         }
     }
@@ -232,12 +280,13 @@ impl Script {
             self.tell("status", changed.join(" "));
         }
         self.shown = summary;
+        self.log.push(Logged::Published(Box::new(status.clone())));
         self.pod.status = Some(status);
-        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).unwrap())));
+        self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
     }
 
     fn tell(&mut self, kind: &str, text: String) {
-        let seconds = self.now.mono.since(self.start.mono).as_secs_f64();
+        let seconds = self.seconds();
         self.lines.push(format!("t={seconds:<5} {kind:<6} {text}"));
     }
 }

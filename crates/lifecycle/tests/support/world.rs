@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::{Now, Timestamp};
-use lifecycle::{
-    Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash,
-};
+use lifecycle::{Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash};
 
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
@@ -28,11 +26,19 @@ pub(crate) struct World {
     pub(crate) pull_takes: Duration,
     pub(crate) bad_sandbox: Option<String>,
     pub(crate) bad_kill: Option<String>,
+    /// Kills end well and do nothing.
+    pub(crate) is_kill_idle: bool,
+    /// Sandboxes come up without an address.
+    pub(crate) has_no_addresses: bool,
     pub(crate) bad_teardown: Option<String>,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
     born: u32,
+    /// The last attempt of each container: log files are named after it.
+    attempts: BTreeMap<String, u32>,
+    /// Counts were lost with an unreachable API; they may repeat (LC-139).
+    pub(crate) is_forgetful: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -109,10 +115,11 @@ impl World {
         ids.iter().flat_map(|id| self.exit_id(id, code, now)).collect()
     }
 
-    /// The agent that waited for them died; what they do goes on.
+    /// The agent that waited for them died, and its timers with it; processes
+    /// that got their signal go on dying.
     pub(crate) fn forget_actions(&mut self) {
         self.due.retain(|(_, due)| matches!(due, Due::Exit { .. }));
-        self.kills.values_mut().for_each(|(_, actions)| actions.clear());
+        self.kills.clear();
     }
 
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
@@ -124,7 +131,11 @@ impl World {
             attempt,
             is_ready: true,
             is_host_network: false,
-            ips: vec![format!("10.0.0.{}", attempt + 2).parse().unwrap()],
+            ips: if self.has_no_addresses {
+                Vec::new()
+            } else {
+                vec![format!("10.0.0.{}", attempt + 2).parse().expect("an address")]
+            },
             created_at: now.wall,
         };
         self.seen.sandboxes.insert(0, seen);
@@ -153,6 +164,8 @@ impl World {
             return Outcome::NotStarted { stage: *stage, message: message.clone() };
         }
         assert_eq!(self.running(container), 0, "{container} would run twice");
+        let before = self.attempts.insert(container.to_owned(), attempt);
+        assert!(self.is_forgetful || before < Some(attempt), "{container} starts twice as attempt {attempt}");
         let image = self.images.get(container).cloned().unwrap_or_default();
         self.born += 1;
         let instance = Instance {
@@ -175,7 +188,7 @@ impl World {
             return Some(Outcome::Failed(error.clone()));
         }
         let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
-        if !is_running {
+        if !is_running || self.is_kill_idle {
             return Some(Outcome::Done);
         }
         let is_first = !self.kills.contains_key(id);
@@ -185,7 +198,9 @@ impl World {
         if is_first {
             let polite = Manner::Exits { after: Duration::ZERO, code: 0 };
             match self.manners.get(container).copied().unwrap_or(polite) {
-                Manner::Exits { after, code } => self.due.push((now.after(after), Due::Exit { id: id.to_owned(), code })),
+                Manner::Exits { after, code } => {
+                    self.due.push((now.after(after), Due::Exit { id: id.to_owned(), code }))
+                }
                 Manner::Ignores => {}
             }
         }

@@ -1,9 +1,14 @@
-//! Event: descriptor and rules.
+//! Event (core v1): descriptor and rules (API-768 to API-774).
 
-use crate::Typed;
+use serde_json::{Value, json};
+
 use crate::api::core::v1::Event;
-use crate::decode::Schema;
+use crate::decode::{Schema, Typed};
+use crate::doc::{at, text};
+use crate::errors::FieldError;
 use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::meta::{self, invalid_each};
+use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -16,9 +21,32 @@ pub static KIND: Kind = Kind {
     categories: &[],
     scope: Scope::Namespaced,
     subresources: &[],
-    columns: &[Column::NAME, Column::AGE],
+    columns: COLUMNS,
     ops: &EventOps,
 };
+
+/// API-239.
+const COLUMNS: &[Column] = &[
+    Column::text("Last Seen", "The time at which the most recent occurrence of this event was recorded."),
+    Column::text("Type", "Type of this event (Normal, Warning), new types could be added in the future"),
+    Column::text(
+        "Reason",
+        "This should be a short, machine understandable string that gives the reason for the transition into the object's current status.",
+    ),
+    Column::text("Object", "The object that this event is about."),
+    Column::wide(
+        "Subobject",
+        "If referring to a piece of an object instead of an entire object, this string should contain a valid JSON/Go field access statement.",
+    ),
+    Column::wide("Source", "The component reporting this event. Should be a short machine understandable string."),
+    Column::text("Message", "A human-readable description of the status of this operation."),
+    Column::wide(
+        "First Seen",
+        "The time at which the event was first recorded. (Time of server receipt is in TypeMeta.)",
+    ),
+    Column::wide("Count", "The number of times this event has occurred."),
+    Column { priority: 1, ..Column::NAME },
+];
 
 struct EventOps;
 
@@ -30,4 +58,109 @@ impl KindOps for EventOps {
     fn schema(&self) -> &'static dyn Schema {
         &Typed::<Event>::NEW
     }
+
+    /// API-774.
+    fn creates_on_update(&self) -> bool {
+        true
+    }
+
+    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
+        errors.extend(event(doc));
+        errors
+    }
+
+    /// API-378: core events are lenient about changes.
+    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_update(doc, old);
+        errors.extend(event(doc));
+        errors
+    }
+
+    /// API-221.
+    fn fields(&self, doc: &Value) -> Vec<(&'static str, String)> {
+        let mut fields = meta::fields(doc, Scope::Namespaced);
+        for path in [
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "type",
+        ] {
+            fields.push((path, text(doc, path).to_owned()));
+        }
+        let source = match text(doc, "source.component") {
+            "" => text(doc, "reportingComponent"),
+            component => component,
+        };
+        fields.push(("source", source.to_owned()));
+        fields
+    }
+
+    /// API-286.
+    fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
+        let first_of =
+            |paths: &[&str]| paths.iter().map(|path| text(doc, path)).find(|time| !time.is_empty()).unwrap_or("");
+        let last = first_of(&["series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime"]);
+        let first = first_of(&["firstTimestamp", "eventTime"]);
+        let count = [at(doc, "series.count"), at(doc, "count")].into_iter().find_map(Value::as_i64).unwrap_or(0);
+        let kind = text(doc, "involvedObject.kind").to_lowercase();
+        vec![
+            json!(printing::since(last, now)),
+            json!(text(doc, "type")),
+            json!(text(doc, "reason")),
+            json!(format!("{kind}/{}", text(doc, "involvedObject.name"))),
+            json!(text(doc, "involvedObject.fieldPath")),
+            json!(source(doc)),
+            json!(text(doc, "message").trim()),
+            json!(printing::since(first, now)),
+            json!(count.max(1).to_string()),
+            json!(text(doc, "metadata.name")),
+        ]
+    }
+}
+
+fn source(doc: &Value) -> String {
+    let (component, host) = match text(doc, "source.component") {
+        "" => (text(doc, "reportingComponent"), text(doc, "reportingInstance")),
+        component => (component, text(doc, "source.host")),
+    };
+    if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
+}
+
+fn event(doc: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    // API-770: about cluster-scoped objects, in `default`.
+    let (own, involved) = (text(doc, "metadata.namespace"), text(doc, "involvedObject.namespace"));
+    let expected = if involved.is_empty() { "default" } else { involved };
+    if own != expected {
+        errors.push(FieldError::invalid("involvedObject.namespace", involved, "does not match event.namespace"));
+    }
+    // API-771: the new style is strict.
+    if at(doc, "eventTime").is_null() {
+        return errors;
+    }
+    match text(doc, "reportingComponent") {
+        "" => errors.push(FieldError::required("reportingController", "")),
+        name => invalid_each(&mut errors, "reportingController", name, names::qualified_name(name)),
+    }
+    for (path, max) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {
+        match text(doc, path) {
+            "" => errors.push(FieldError::required(path, "")),
+            value if value.len() > max => {
+                let detail = format!("can have at most {max} characters");
+                errors.push(FieldError::invalid(path, value, detail));
+            }
+            _ => {}
+        }
+    }
+    if text(doc, "message").len() > 1024 {
+        errors.push(FieldError::invalid("message", text(doc, "message"), "can have at most 1024 characters"));
+    }
+    errors
 }

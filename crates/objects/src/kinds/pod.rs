@@ -13,8 +13,11 @@ use crate::reasons::{condition, phase};
 use crate::{meta, patch, qos};
 
 mod defaults;
+mod labels;
 mod status;
 mod table;
+mod update;
+mod validate;
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -83,6 +86,7 @@ impl KindOps for PodOps {
     fn prepare_create(&self, doc: &mut Value) {
         meta::prepare_create(doc, true);
         drop_disabled_fields(doc);
+        labels::resolve_keys(doc);
         let mut status = json!({"phase": phase::PENDING, "qosClass": qos_class(doc)});
         if !items(doc, "spec.schedulingGates").is_empty() {
             status["conditions"] = json!([{
@@ -98,6 +102,20 @@ impl KindOps for PodOps {
     fn prepare_status_update(&self, doc: &mut Value, old: &Value) {
         meta::prepare_status_update(doc, old);
         status::keep_what_was_cleared(doc, old);
+    }
+
+    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
+        errors.extend(validate::spec(doc));
+        errors.extend(validate::create(doc));
+        errors
+    }
+
+    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+        let mut errors = meta::validate_update(doc, old);
+        errors.extend(validate::spec(doc));
+        errors.extend(update::validate(doc, old));
+        errors
     }
 
     fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
@@ -150,4 +168,4 @@ fn drop_disabled_fields(doc: &mut Value) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

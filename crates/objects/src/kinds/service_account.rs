@@ -1,9 +1,8 @@
-//! ServiceAccount: descriptor and rules.
+//! ServiceAccount: descriptor and rules (API-757: metadata only).
 
-use crate::Typed;
-use crate::api::core::v1::ServiceAccount;
-use crate::decode::Schema;
+use crate::decode::{Schema, Typed};
 use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::patch;
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -28,6 +27,10 @@ impl KindOps for ServiceAccountOps {
     }
 
     fn schema(&self) -> &'static dyn Schema {
-        &Typed::<ServiceAccount>::NEW
+        &Typed::<crate::api::core::v1::ServiceAccount>::NEW
+    }
+
+    fn merge_type(&self) -> &'static patch::Type {
+        &patch::SERVICE_ACCOUNT
     }
 }

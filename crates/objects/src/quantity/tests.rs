@@ -1,3 +1,5 @@
+//! Quantities: parsed, compared, printed.
+
 use super::*;
 
 fn canonical(text: &str) -> String {
@@ -66,4 +68,16 @@ fn quantities_compare_by_amount_not_by_spelling() {
     assert_eq!(q("500m").plus(q("1")).to_string(), "1500m");
     assert_eq!(Quantity::ZERO.plus(q("1Gi")).to_string(), "1Gi");
     assert_eq!(q("2").minus(q("500m")).to_string(), "1500m");
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_text_parses_or_is_refused_without_panic(text in "[+-]?[0-9.]{0,40}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,9}") {
+        if let Ok(quantity) = Quantity::parse(&text) {
+            let canonical = quantity.to_string();
+            let again = Quantity::parse(&canonical).unwrap();
+            proptest::prop_assert_eq!(again, quantity);
+            proptest::prop_assert_eq!(again.to_string(), canonical);
+        }
+    }
 }

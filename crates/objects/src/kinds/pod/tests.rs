@@ -1,7 +1,9 @@
+//! Pods as tables show them and as creation prepares them.
+
 use std::time::Duration;
 
 use ambient::{Clock, Now};
-use expect_test::{Expect, expect};
+use expect_test::{expect, expect_file};
 use serde_json::{Value, json};
 
 use super::*;
@@ -14,21 +16,20 @@ fn pretty(doc: &Value) -> String {
     format!("{doc:#}")
 }
 
-fn defaulted(spec: Value, expected: Expect) {
+fn defaulted(spec: Value) -> String {
     let mut doc = pod(spec);
     assert_eq!(PodOps.decode(&doc), Ok(Vec::new()));
     PodOps.default(&mut doc);
     let once = doc.clone();
     PodOps.default(&mut doc);
     assert_eq!(doc, once, "defaulting twice changes nothing");
-    expected.assert_eq(&pretty(&doc["spec"]));
+    pretty(&doc["spec"])
 }
 
 #[test]
 fn api_465_to_472_a_plain_pod_gets_the_usual_defaults() {
-    defaulted(
-        json!({"containers": [{"name": "web", "image": "nginx"}], "nodeName": null, "hostNetwork": false}),
-        expect![[r#"
+    let spec = json!({"containers": [{"name": "web", "image": "nginx"}], "nodeName": null, "hostNetwork": false});
+    expect![[r#"
             {
               "containers": [
                 {
@@ -46,163 +47,29 @@ fn api_465_to_472_a_plain_pod_gets_the_usual_defaults() {
               "schedulerName": "default-scheduler",
               "securityContext": {},
               "terminationGracePeriodSeconds": 30
-            }"#]],
-    );
+            }"#]]
+    .assert_eq(&defaulted(spec));
 }
 
 #[test]
 fn api_473_to_488_ports_probes_env_volumes_and_requests_get_defaults() {
-    defaulted(
-        json!({
-            "hostNetwork": true,
-            "serviceAccount": "robot",
-            "initContainers": [{"name": "init", "image": "busybox:1.36", "resources": {"limits": {"cpu": 1}}}],
-            "containers": [{
-                "name": "web", "image": "registry:5000/nginx@sha256:aa",
-                "ports": [{"containerPort": 80}],
-                "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "E", "value": ""}],
-                "livenessProbe": {"httpGet": {"port": 80}, "timeoutSeconds": 0},
-                "readinessProbe": {"grpc": {"port": 90}, "periodSeconds": 3},
-                "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
-                "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}, "requests": {"cpu": "0.0001"}}
-            }],
-            "volumes": [{"name": "a"}, {"name": "b", "secret": {"secretName": "s"}}, {"name": "c", "hostPath": {"path": "/x"}},
-                {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]
-        }),
-        expect![[r#"
-            {
-              "containers": [
-                {
-                  "env": [
-                    {
-                      "name": "N",
-                      "valueFrom": {
-                        "fieldRef": {
-                          "apiVersion": "v1",
-                          "fieldPath": "metadata.name"
-                        }
-                      }
-                    },
-                    {
-                      "name": "E"
-                    }
-                  ],
-                  "image": "registry:5000/nginx@sha256:aa",
-                  "imagePullPolicy": "IfNotPresent",
-                  "lifecycle": {
-                    "preStop": {
-                      "httpGet": {
-                        "path": "/",
-                        "port": 80,
-                        "scheme": "HTTP"
-                      }
-                    }
-                  },
-                  "livenessProbe": {
-                    "failureThreshold": 3,
-                    "httpGet": {
-                      "path": "/",
-                      "port": 80,
-                      "scheme": "HTTP"
-                    },
-                    "periodSeconds": 10,
-                    "successThreshold": 1,
-                    "timeoutSeconds": 1
-                  },
-                  "name": "web",
-                  "ports": [
-                    {
-                      "containerPort": 80,
-                      "hostPort": 80,
-                      "protocol": "TCP"
-                    }
-                  ],
-                  "readinessProbe": {
-                    "failureThreshold": 3,
-                    "grpc": {
-                      "port": 90,
-                      "service": ""
-                    },
-                    "periodSeconds": 3,
-                    "successThreshold": 1,
-                    "timeoutSeconds": 1
-                  },
-                  "resources": {
-                    "limits": {
-                      "cpu": "500m",
-                      "memory": "1Gi"
-                    },
-                    "requests": {
-                      "cpu": "1m",
-                      "memory": "1Gi"
-                    }
-                  },
-                  "terminationMessagePath": "/dev/termination-log",
-                  "terminationMessagePolicy": "File"
-                }
-              ],
-              "dnsPolicy": "ClusterFirst",
-              "enableServiceLinks": true,
-              "hostNetwork": true,
-              "initContainers": [
-                {
-                  "image": "busybox:1.36",
-                  "imagePullPolicy": "IfNotPresent",
-                  "name": "init",
-                  "resources": {
-                    "limits": {
-                      "cpu": "1"
-                    },
-                    "requests": {
-                      "cpu": "1"
-                    }
-                  },
-                  "terminationMessagePath": "/dev/termination-log",
-                  "terminationMessagePolicy": "File"
-                }
-              ],
-              "restartPolicy": "Always",
-              "schedulerName": "default-scheduler",
-              "securityContext": {},
-              "serviceAccount": "robot",
-              "serviceAccountName": "robot",
-              "terminationGracePeriodSeconds": 30,
-              "volumes": [
-                {
-                  "emptyDir": {},
-                  "name": "a"
-                },
-                {
-                  "name": "b",
-                  "secret": {
-                    "defaultMode": 420,
-                    "secretName": "s"
-                  }
-                },
-                {
-                  "hostPath": {
-                    "path": "/x",
-                    "type": ""
-                  },
-                  "name": "c"
-                },
-                {
-                  "name": "d",
-                  "projected": {
-                    "defaultMode": 420,
-                    "sources": [
-                      {
-                        "serviceAccountToken": {
-                          "expirationSeconds": 3600,
-                          "path": "t"
-                        }
-                      }
-                    ]
-                  }
-                }
-              ]
-            }"#]],
-    );
+    let spec = json!({
+        "hostNetwork": true,
+        "serviceAccount": "robot",
+        "initContainers": [{"name": "init", "image": "busybox:1.36", "resources": {"limits": {"cpu": 1}}}],
+        "containers": [{
+            "name": "web", "image": "registry:5000/nginx@sha256:aa",
+            "ports": [{"containerPort": 80}],
+            "env": [{"name": "N", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, {"name": "E", "value": ""}],
+            "livenessProbe": {"httpGet": {"port": 80}, "timeoutSeconds": 0},
+            "readinessProbe": {"grpc": {"port": 90}, "periodSeconds": 3},
+            "lifecycle": {"preStop": {"httpGet": {"port": 80}}},
+            "resources": {"limits": {"cpu": "0.5", "memory": "1024Mi"}, "requests": {"cpu": "0.0001"}}
+        }],
+        "volumes": [{"name": "a"}, {"name": "b", "secret": {"secretName": "s"}}, {"name": "c", "hostPath": {"path": "/x"}},
+            {"name": "d", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]
+    });
+    expect_file!["../../../tests/golden/pod/defaults.json"].assert_eq(&format!("{}\n", defaulted(spec)));
 }
 
 #[test]
@@ -249,6 +116,23 @@ fn api_492_a_gated_pod_says_so() {
         doc["status"]["conditions"],
         json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates"}])
+    );
+}
+
+#[test]
+fn api_493_label_keys_become_requirements() {
+    let mut doc = pod(json!({"topologySpreadConstraints": [{"labelSelector": {}, "matchLabelKeys": ["a", "absent"]}],
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+            {"labelSelector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}, "mismatchLabelKeys": ["a"]}]}}}));
+    doc["metadata"]["labels"] = json!({"a": "b"});
+    PodOps.prepare_create(&mut doc);
+    assert_eq!(
+        doc["spec"]["topologySpreadConstraints"][0]["labelSelector"],
+        json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]})
+    );
+    assert_eq!(
+        doc["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["labelSelector"],
+        json!({"matchExpressions": [{"key": "x", "operator": "Exists"}, {"key": "a", "operator": "NotIn", "values": ["b"]}]})
     );
 }
 
@@ -364,7 +248,8 @@ fn api_218_pods_are_selectable_by_their_fields() {
         status.nominatedNodeName=
         spec.host=n1
         spec.hostNetwork=false
-        status.podIPs=10.0.0.1"#]].assert_eq(&fields.join("\n"));
+        status.podIPs=10.0.0.1"#]]
+    .assert_eq(&fields.join("\n"));
 }
 
 fn now() -> Now {
@@ -479,5 +364,6 @@ fn api_237_api_271_a_row_has_a_cell_per_column() {
         "containerStatuses": [{"name": "a", "ready": true, "restartCount": 0, "state": {"running": {}}}]});
     let row = PodOps.row(&doc, now());
     assert_eq!(row.len(), KIND.columns.len());
-    expect![[r#"["web","1/1","Running","0","9m30s","10.0.0.1","n1","<none>","0/1"]"#]].assert_eq(&Value::from(row).to_string());
+    expect![[r#"["web","1/1","Running","0","9m30s","10.0.0.1","n1","<none>","0/1"]"#]]
+        .assert_eq(&Value::from(row).to_string());
 }

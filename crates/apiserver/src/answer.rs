@@ -1,0 +1,96 @@
+//! Answers: bodies, headers, and the JSON forms every handler shares.
+
+use std::convert::Infallible;
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::StreamExt;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::Value;
+
+use crate::error::ApiError;
+
+/// The body of every answer.
+pub type Body = UnsyncBoxBody<Bytes, Infallible>;
+
+pub(crate) type Answer = Result<Response<Body>, ApiError>;
+
+pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
+    Full::new(bytes.into()).boxed_unsync()
+}
+
+/// A body that flushes every item on its own.
+pub(crate) fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Body {
+    StreamBody::new(items.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
+}
+
+pub(crate) fn json_bytes(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {
+    with_type(code, "application/json", full(bytes))
+}
+
+pub(crate) fn json(code: StatusCode, value: &Value) -> Response<Body> {
+    json_bytes(code, serde_json::to_vec(value).expect("a JSON value always serialises"))
+}
+
+pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = with_type(code, "text/plain; charset=utf-8", full(text));
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+pub(crate) fn with_type(code: StatusCode, content_type: &'static str, body: Body) -> Response<Body> {
+    let mut response = Response::new(body);
+    *response.status_mut() = code;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// The answer to a refused request.
+pub(crate) fn refusal(error: &ApiError) -> Response<Body> {
+    if matches!(error, ApiError::NoSuchPage) {
+        return text(StatusCode::NOT_FOUND, "404 page not found\n");
+    }
+    let mut response = json(error.code(), &error.status());
+    if let Some(seconds) = error.retry_after() {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+/// API-342: one header per distinct text.
+pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
+    let mut told: Vec<&str> = Vec::new();
+    for warning in warnings.iter().take(WARNINGS_MAX) {
+        if told.contains(&warning.as_str()) {
+            continue;
+        }
+        told.push(warning);
+        let cut: String = warning.chars().take(WARNING_CHARS_MAX).collect();
+        let quoted = cut.replace('\\', "\\\\").replace('"', "\\\"");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            headers.append(header::WARNING, value);
+        }
+    }
+}
+
+/// More would not fit the headers some clients accept.
+const WARNINGS_MAX: usize = 100;
+const WARNING_CHARS_MAX: usize = 256;
+
+/// API-100: people at a terminal or browser get indented JSON.
+pub(crate) fn wants_pretty(headers: &HeaderMap, query: &crate::query::Query) -> bool {
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    query.flag("pretty").unwrap_or_else(|| ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name)))
+}
+
+/// Re-indents a whole JSON answer; streams never come here.
+pub(crate) async fn prettify(response: Response<Body>) -> Response<Body> {
+    let (parts, body) = response.into_parts();
+    let Ok(collected) = body.collect().await;
+    let bytes = collected.to_bytes();
+    let pretty = serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| serde_json::to_vec_pretty(&value).ok());
+    Response::from_parts(parts, full(pretty.map_or(bytes, Bytes::from)))
+}

@@ -1,0 +1,263 @@
+//! The server's parts, and the way of a request through them: authenticate,
+//! authorize, route, handle, answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::{Clock, Ids};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use objects::Kind;
+use store::Store;
+use tokio::sync::watch;
+
+use crate::answer::{self, Answer, Body};
+use crate::auth::{self, Identity};
+use crate::error::ApiError;
+use crate::metrics::Metrics;
+use crate::negotiate::{self, Form};
+use crate::openapi::OpenApi;
+use crate::query::Query;
+use crate::relay::Relay;
+use crate::target::{ResourcePath, Target, Verb};
+use crate::{Config, delete, discovery, health, logs, pods, read, stream, write};
+
+pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
+
+/// The caller's body broke off.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BodyError(pub(crate) BoxError);
+
+/// Waits until the server stops.
+pub(crate) async fn closed(closing: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone altogether.
+    let _ = closing.wait_for(|closing| *closing).await.map(drop);
+}
+
+/// Everything a handler may use.
+pub(crate) struct Api {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) config: Config,
+    pub(crate) clock: Clock,
+    pub(crate) ids: Ids,
+    pub(crate) relay: Relay,
+    pub(crate) metrics: Metrics,
+    pub(crate) openapi: OpenApi,
+    /// Becomes true when the server stops; ends watches and followed logs.
+    pub(crate) closing: watch::Sender<bool>,
+}
+
+/// One request to a served kind.
+pub(crate) struct Call {
+    pub(crate) kind: &'static Kind,
+    pub(crate) path: ResourcePath,
+    pub(crate) query: Query,
+    pub(crate) headers: HeaderMap,
+    /// Texts for `Warning` headers.
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Call {
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.path.namespace.as_deref()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.path.name.as_deref().unwrap_or_default()
+    }
+
+    pub(crate) fn key(&self) -> String {
+        crate::object::key(self.kind, self.namespace(), self.name())
+    }
+
+    pub(crate) fn form(&self) -> Result<Form, ApiError> {
+        negotiate::form(&self.headers, &self.query)
+    }
+}
+
+impl Api {
+    /// Answers one request; `None` is a caller without credentials.
+    pub(crate) async fn handle(
+        &self,
+        identity: Option<&Identity>,
+        parts: request::Parts,
+        body: RequestBody,
+    ) -> Response<Body> {
+        let audit_id = parts.headers.get("audit-id").cloned();
+        let query = Query::parse(parts.uri.query());
+        let is_pretty = answer::wants_pretty(&parts.headers, &query);
+        let verb = parts.method.clone();
+        let mut response = match self.route(identity, parts, query, body).await {
+            Ok(response) => response,
+            Err(error) => answer::refusal(&error),
+        };
+        self.metrics.count(&verb, response.status());
+        let headers = response.headers_mut();
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        // API-003.
+        let audit_id = audit_id.or_else(|| HeaderValue::from_str(&self.ids.uid()).ok());
+        if let Some(id) = audit_id {
+            headers.insert("audit-id", id);
+        }
+        let is_whole = !headers.contains_key(STREAMING);
+        headers.remove(STREAMING);
+        if is_pretty && is_whole && headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json") {
+            return answer::prettify(response).await;
+        }
+        response
+    }
+
+    async fn route(
+        &self,
+        identity: Option<&Identity>,
+        parts: request::Parts,
+        query: Query,
+        body: RequestBody,
+    ) -> Answer {
+        let path = parts.uri.path().to_owned();
+        if auth::is_public(&path) {
+            return health::answer(&parts.method, &path, &query, self);
+        }
+        let identity = identity.ok_or(ApiError::Unauthorized)?;
+        match Target::parse(&path) {
+            Target::Resource(target) => self.resource(identity, parts, target, query, body).await,
+            Target::Plain => {
+                auth::authorize_path(identity, &parts.method, &path)?;
+                self.plain(&parts, &path, &query)
+            }
+        }
+    }
+
+    fn plain(&self, parts: &request::Parts, path: &str, query: &Query) -> Answer {
+        if parts.method != Method::GET && parts.method != Method::HEAD {
+            return Err(ApiError::MethodNotAllowed);
+        }
+        match path.trim_matches('/') {
+            "" => Ok(discovery::root()),
+            "metrics" => Ok(answer::text(StatusCode::OK, self.metrics.render())),
+            path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
+                discovery::answer(path, &parts.headers, &self.config)
+            }
+            path if path.starts_with("openapi/") => self.openapi.answer(path, &parts.headers, query),
+            _ => Err(ApiError::NoSuchPage),
+        }
+    }
+
+    async fn resource(
+        &self,
+        identity: &Identity,
+        parts: request::Parts,
+        path: ResourcePath,
+        query: Query,
+        body: RequestBody,
+    ) -> Answer {
+        let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
+        auth::authorize(identity, verb, &path)?;
+        check_segments(&path)?;
+        if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
+            return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
+        }
+        let kind = objects::kinds::find(&path.group, &path.version, &path.resource);
+        let kind = kind.ok_or(ApiError::NoSuchResource)?;
+        if kind.is_namespaced() != path.namespace.is_some() && !is_across_namespaces(kind, &path) {
+            return Err(ApiError::NoSuchResource);
+        }
+        let mut call = Call { kind, path, query, headers: parts.headers, warnings: Vec::new() };
+        let mut response = self.verb(verb, &mut call, body).await?;
+        answer::add_warnings(response.headers_mut(), &call.warnings);
+        Ok(response)
+    }
+
+    async fn verb(&self, verb: Verb, call: &mut Call, body: RequestBody) -> Answer {
+        if let Some(subresource) = call.path.subresource.clone() {
+            return self.subresource(verb, &subresource, call, body).await;
+        }
+        let is_everywhere = call.kind.is_namespaced() && call.namespace().is_none();
+        match verb {
+            Verb::Get => read::get(self, call).await,
+            Verb::List => read::list(self, call).await,
+            Verb::Watch => stream::watch(self, call).await,
+            // API-108: the collection of all namespaces can only be read.
+            _ if is_everywhere => Err(ApiError::MethodNotAllowed),
+            Verb::Create if call.path.name.is_none() => write::create(self, call, body).await,
+            Verb::Update if call.path.name.is_some() => write::replace(self, call, body, write::Part::Main).await,
+            Verb::Patch if call.path.name.is_some() => write::patch(self, call, body, write::Part::Main).await,
+            Verb::Delete => delete::delete(self, call, body).await,
+            // API-115.
+            Verb::DeleteCollection if call.kind.plural != "namespaces" => {
+                delete::delete_collection(self, call, body).await
+            }
+            _ => Err(ApiError::MethodNotAllowed),
+        }
+    }
+
+    async fn subresource(&self, verb: Verb, name: &str, call: &mut Call, body: RequestBody) -> Answer {
+        let known = call.kind.subresources.iter().find(|known| known.name() == name);
+        known.ok_or(ApiError::NoSuchResource)?;
+        match (name, verb) {
+            ("status", Verb::Get) => read::get(self, call).await,
+            ("status", Verb::Update) => write::replace(self, call, body, write::Part::Status).await,
+            ("status", Verb::Patch) => write::patch(self, call, body, write::Part::Status).await,
+            ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
+            ("binding", Verb::Create) => pods::bind(self, call, body).await,
+            ("log", Verb::Get) => logs::answer(self, call).await,
+            _ => Err(ApiError::MethodNotAllowed),
+        }
+    }
+
+    /// API-005: the whole body, if it is not too large.
+    pub(crate) async fn collect(&self, body: RequestBody) -> Result<Bytes, ApiError> {
+        let limited = http_body_util::Limited::new(body, BODY_BYTES_MAX);
+        let collected = tokio::time::timeout(BODY_TIMEOUT, limited.collect()).await;
+        let late = |_| ApiError::BadRequest("the body did not arrive in time".to_owned());
+        match collected.map_err(late)? {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}")))
+            }
+            Err(error) => Err(ApiError::BadRequest(format!("the body could not be read: {error}"))),
+        }
+    }
+
+    /// Now, as `creationTimestamp` and its like show it.
+    pub(crate) fn timestamp(&self) -> String {
+        rfc3339(self.clock.now().wall)
+    }
+}
+
+/// API-102: UTC with seconds.
+pub(crate) fn rfc3339(time: ambient::Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Marks answers whose body never ends by itself; removed before sending.
+pub(crate) const STREAMING: &str = "x-podium-streaming";
+
+/// API-005.
+const BODY_BYTES_MAX: usize = 3 << 20;
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// API-163: what comes from the URL becomes part of a storage key.
+fn check_segments(path: &ResourcePath) -> Result<(), ApiError> {
+    for (what, value) in [("Name", &path.name), ("Namespace", &path.namespace)] {
+        let problem = match value.as_deref() {
+            Some(".") => "may not be '.'",
+            Some("..") => "may not be '..'",
+            Some(text) if text.contains('/') => "may not contain '/'",
+            Some(text) if text.contains('%') => "may not contain '%'",
+            _ => continue,
+        };
+        let value = value.as_deref().unwrap_or_default();
+        return Err(ApiError::BadRequest(format!("{what} parameter invalid: \"{value}\": {problem}")));
+    }
+    Ok(())
+}
+
+/// `P/<resource>` of a namespaced kind lists all namespaces (API-108).
+fn is_across_namespaces(kind: &Kind, path: &ResourcePath) -> bool {
+    kind.is_namespaced() && path.namespace.is_none() && path.name.is_none()
+}

@@ -1,0 +1,276 @@
+//! Request bodies and the options that come with them: objects, patches,
+//! delete options; strictness about unknown fields.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use objects::{FieldError, Kind, PatchError};
+use serde_json::{Value, json};
+
+use crate::error::ApiError;
+use crate::negotiate;
+use crate::query::Query;
+
+/// API-337 to API-340.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WriteOptions {
+    pub(crate) is_dry_run: bool,
+    pub(crate) strictness: Strictness,
+}
+
+/// What happens to fields the kind does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Strictness {
+    Ignore,
+    #[default]
+    Warn,
+    Strict,
+}
+
+impl WriteOptions {
+    pub(crate) fn parse(query: &Query, kind: &str) -> Result<Self, ApiError> {
+        let invalid = |error| ApiError::invalid_options(kind, error);
+        let strictness = match query.text("fieldValidation") {
+            None | Some("Warn") => Strictness::Warn,
+            Some("Ignore") => Strictness::Ignore,
+            Some("Strict") => Strictness::Strict,
+            Some(other) => {
+                let supported = ["Ignore", "Strict", "Warn"];
+                return Err(invalid(FieldError::not_supported("fieldValidation", other, &supported)));
+            }
+        };
+        let manager = query.text("fieldManager").unwrap_or_default();
+        if manager.len() > FIELD_MANAGER_BYTES_MAX {
+            return Err(invalid(FieldError::too_long("fieldManager", FIELD_MANAGER_BYTES_MAX)));
+        }
+        let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
+        Ok(Self { is_dry_run: is_dry_run(&dry_run, kind)?, strictness })
+    }
+}
+
+/// API-339.
+const FIELD_MANAGER_BYTES_MAX: usize = 128;
+
+/// API-338: `All` is the only value.
+fn is_dry_run(values: &[&str], kind: &str) -> Result<bool, ApiError> {
+    match values.iter().find(|value| **value != "All") {
+        Some(_) => Err(ApiError::invalid_options(kind, FieldError::not_supported("dryRun", json!(values), &["All"]))),
+        None => Ok(!values.is_empty()),
+    }
+}
+
+/// A JSON object of the endpoint's kind; kind and version may be left out.
+pub(crate) fn parse_object(kind: &Kind, bytes: &Bytes) -> Result<Value, ApiError> {
+    let cannot = |detail: String| {
+        let (name, version) = (kind.kind, kind.version);
+        ApiError::BadRequest(format!("{name} in version \"{version}\" cannot be handled as a {name}: {detail}"))
+    };
+    let mut doc: Value = serde_json::from_slice(bytes).map_err(|error| cannot(error.to_string()))?;
+    let Some(map) = doc.as_object_mut() else {
+        return Err(cannot("json: cannot unmarshal a value that is not an object".to_owned()));
+    };
+    let given = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (api_version, name) = (given("apiVersion"), given("kind"));
+    let expected = kind.api_version();
+    if !api_version.is_empty() && api_version != expected {
+        return Err(ApiError::BadRequest(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({expected})"
+        )));
+    }
+    if !name.is_empty() && name != kind.kind {
+        return Err(ApiError::BadRequest(format!(
+            "{name} in version \"{}\" cannot be handled as a {}: converting ({expected}.{name}) to ({expected}.{}): unknown conversion",
+            kind.version, kind.kind, kind.kind
+        )));
+    }
+    map.insert("apiVersion".to_owned(), json!(expected));
+    map.insert("kind".to_owned(), json!(kind.kind));
+    Ok(doc)
+}
+
+/// API-341: wrong types are always refused; unknown fields as asked.
+pub(crate) fn check_fields(
+    kind: &Kind,
+    doc: &Value,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<(), ApiError> {
+    let cannot = |detail: String| {
+        let (name, version) = (kind.kind, kind.version);
+        ApiError::BadRequest(format!("{name} in version \"{version}\" cannot be handled as a {name}: {detail}"))
+    };
+    let unknown = kind.ops.decode(doc).map_err(|error| cannot(error.to_string()))?;
+    let problems = problems(&unknown);
+    match options.strictness {
+        Strictness::Ignore => Ok(()),
+        Strictness::Warn => {
+            warnings.extend(problems);
+            Ok(())
+        }
+        Strictness::Strict if problems.is_empty() => Ok(()),
+        Strictness::Strict => Err(cannot(format!("strict decoding error: {}", problems.join(", ")))),
+    }
+}
+
+fn problems(unknown: &[String]) -> Vec<String> {
+    unknown.iter().take(PROBLEMS_MAX).map(|path| format!("unknown field \"{path}\"")).collect()
+}
+
+/// API-341.
+const PROBLEMS_MAX: usize = 100;
+
+/// A patch by its media type (API-387).
+#[derive(Debug, Clone)]
+pub(crate) struct Patch {
+    kind: PatchKind,
+    document: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PatchKind {
+    Json,
+    Merge,
+    Strategic,
+}
+
+/// Server-side apply joins the list when it is served.
+const PATCH_TYPES: &str =
+    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+
+impl Patch {
+    pub(crate) fn kind_of(headers: &HeaderMap) -> Result<PatchKind, ApiError> {
+        match negotiate::content_type(headers).as_str() {
+            "application/json-patch+json" => Ok(PatchKind::Json),
+            "application/merge-patch+json" => Ok(PatchKind::Merge),
+            "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
+            _ => Err(ApiError::UnsupportedMediaType(PATCH_TYPES)),
+        }
+    }
+
+    pub(crate) fn parse(kind: PatchKind, bytes: &Bytes, query: &Query) -> Result<Self, ApiError> {
+        if query.text("force").is_some() {
+            let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+            return Err(ApiError::invalid_options("PatchOptions", error));
+        }
+        let document: Value = serde_json::from_slice(bytes)
+            .map_err(|error| ApiError::BadRequest(format!("error decoding patch: {error}")))?;
+        if let (PatchKind::Json, Some(operations)) = (kind, document.as_array())
+            && operations.len() > PATCH_OPERATIONS_MAX
+        {
+            return Err(ApiError::TooLarge(format!(
+                "The allowed maximum operations in a JSON patch is {PATCH_OPERATIONS_MAX}, got {}",
+                operations.len()
+            )));
+        }
+        Ok(Self { kind, document })
+    }
+
+    pub(crate) fn document(&self) -> &Value {
+        &self.document
+    }
+
+    /// The patched object, with its fields checked (API-392).
+    pub(crate) fn apply(
+        &self,
+        kind: &Kind,
+        name: Option<&str>,
+        old: &Value,
+        options: &WriteOptions,
+        warnings: &mut Vec<String>,
+    ) -> Result<Value, ApiError> {
+        let patched = match self.kind {
+            PatchKind::Json => objects::patch::json_patch(old, &self.document),
+            PatchKind::Merge => objects::patch::merge_patch(old, &self.document),
+            PatchKind::Strategic => objects::patch::strategic_merge_patch(kind, old, &self.document),
+        };
+        let patched = patched.map_err(|error| match error {
+            PatchError::Malformed(detail) => ApiError::BadRequest(detail),
+            PatchError::Unprocessable(_) => ApiError::Unprocessable,
+        })?;
+        let invalid = |detail: String| {
+            let error = FieldError::invalid("patch", self.document.to_string(), detail);
+            ApiError::invalid(kind, name.unwrap_or_default(), vec![error])
+        };
+        let unknown = kind.ops.decode(&patched).map_err(|error| invalid(error.to_string()))?;
+        let problems = problems(&unknown);
+        match options.strictness {
+            Strictness::Ignore => {}
+            Strictness::Warn => warnings.extend(problems),
+            Strictness::Strict if problems.is_empty() => {}
+            Strictness::Strict => return Err(invalid(format!("strict decoding error: {}", problems.join(", ")))),
+        }
+        Ok(patched)
+    }
+}
+
+/// API-005.
+const PATCH_OPERATIONS_MAX: usize = 10_000;
+
+/// API-380, TC-014: from the body, or from the query if there is none.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct DeleteOptions {
+    pub(crate) grace_seconds: Option<i64>,
+    pub(crate) uid: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) is_dry_run: bool,
+    /// 202 instead of 200 while the object still exists (API-114).
+    pub(crate) orphans_explicitly_not: bool,
+}
+
+impl DeleteOptions {
+    pub(crate) fn parse(bytes: &Bytes, headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
+        if bytes.is_empty() {
+            return Self::from_query(query);
+        }
+        negotiate::require_json(headers)?;
+        let doc: Value = serde_json::from_slice(bytes)
+            .map_err(|error| ApiError::BadRequest(format!("couldn't decode DeleteOptions: {error}")))?;
+        let text = |path: &[&str]| {
+            let text = crate::object::text(&doc, path);
+            (!text.is_empty()).then(|| text.to_owned())
+        };
+        let grace = &doc["gracePeriodSeconds"];
+        if !grace.is_null() && !grace.is_i64() {
+            return Err(ApiError::BadRequest("gracePeriodSeconds must be an integer".to_owned()));
+        }
+        let dry_run: Vec<&str> = doc["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let orphans = doc["orphanDependents"].as_bool();
+        check_propagation(text(&["propagationPolicy"]).as_deref(), orphans)?;
+        Ok(Self {
+            grace_seconds: grace.as_i64(),
+            uid: text(&["preconditions", "uid"]),
+            version: text(&["preconditions", "resourceVersion"]),
+            is_dry_run: is_dry_run(&dry_run, "DeleteOptions")? || Self::from_query(query)?.is_dry_run,
+            orphans_explicitly_not: orphans == Some(false),
+        })
+    }
+
+    fn from_query(query: &Query) -> Result<Self, ApiError> {
+        let orphans = query.flag("orphanDependents");
+        check_propagation(query.text("propagationPolicy"), orphans)?;
+        let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
+        Ok(Self {
+            grace_seconds: query.number("gracePeriodSeconds")?,
+            is_dry_run: is_dry_run(&dry_run, "DeleteOptions")?,
+            orphans_explicitly_not: orphans == Some(false),
+            ..Self::default()
+        })
+    }
+}
+
+/// TC-015.
+fn check_propagation(policy: Option<&str>, orphans: Option<bool>) -> Result<(), ApiError> {
+    let invalid = |error| Err(ApiError::invalid_options("DeleteOptions", error));
+    match (policy, orphans) {
+        (Some(policy), Some(_)) => invalid(FieldError::invalid(
+            "propagationPolicy",
+            policy,
+            "orphanDependents and deletionPropagation cannot be both set",
+        )),
+        (None | Some("Foreground" | "Background" | "Orphan"), _) => Ok(()),
+        (Some(policy), None) => invalid(FieldError::not_supported(
+            "propagationPolicy",
+            policy,
+            &["Foreground", "Background", "Orphan", "nil"],
+        )),
+    }
+}

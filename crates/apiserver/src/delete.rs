@@ -1,0 +1,195 @@
+//! delete and deletecollection: carries out what `deletion` decides.
+
+use http::{Response, StatusCode};
+use objects::Kind;
+use serde_json::{Value, json};
+use store::{Entry, Op, WriteError};
+
+use crate::answer::{self, Answer, Body};
+use crate::api::{Api, Call, RequestBody};
+use crate::body::DeleteOptions;
+use crate::deletion::{self, Outcome};
+use crate::error::{ApiError, ResourceName};
+use crate::{namespaces, object, read};
+
+pub(crate) async fn delete(api: &Api, call: &Call, body: RequestBody) -> Answer {
+    let bytes = api.collect(body).await?;
+    let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
+    namespaces::check_protected(call.kind, call.name())?;
+    let deleted = delete_object(api, call.kind, call.namespace(), call.name(), &options).await?;
+    if call.kind.plural == "namespaces" && !options.is_dry_run {
+        namespaces::drain(api, call.name()).await?;
+    }
+    deleted_answer(api, call, &deleted, &options)
+}
+
+/// The last known state and whether the object is still there.
+pub(crate) struct Deleted {
+    pub(crate) doc: Value,
+    exists: bool,
+}
+
+/// How often a race against other writers is run again.
+const DELETE_TRIES: u32 = 16;
+
+pub(crate) async fn delete_object(
+    api: &Api,
+    kind: &'static Kind,
+    namespace: Option<&str>,
+    name: &str,
+    options: &DeleteOptions,
+) -> Result<Deleted, ApiError> {
+    let key = object::key(kind, namespace, name);
+    for _ in 0..DELETE_TRIES {
+        let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind, name))?;
+        let doc = object::document(&entry);
+        check_preconditions(kind, &doc, options)?;
+        let outcome = deletion::decide(&doc, options.grace_seconds, api.clock.now().wall);
+        if options.is_dry_run {
+            return Ok(would_be(outcome, doc));
+        }
+        match carry_out(api, kind, &entry, doc, outcome).await {
+            Err(Failure::LostRace) => {}
+            Err(Failure::Refused(error)) => return Err(error),
+            Ok(deleted) => {
+                if !deleted.exists {
+                    namespaces::after_removal(api, namespace).await?;
+                }
+                return Ok(deleted);
+            }
+        }
+    }
+    Err(ApiError::conflict(kind, name))
+}
+
+/// TC-027.
+fn would_be(outcome: Outcome, doc: Value) -> Deleted {
+    match outcome {
+        Outcome::Unchanged => Deleted { doc, exists: true },
+        Outcome::Marked(doc) => Deleted { doc, exists: true },
+        Outcome::Removed { last } => Deleted { doc: last.unwrap_or(doc), exists: false },
+    }
+}
+
+enum Failure {
+    LostRace,
+    Refused(ApiError),
+}
+
+impl From<WriteError> for Failure {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Conflict { .. } => Self::LostRace,
+            error => Self::Refused(error.into()),
+        }
+    }
+}
+
+async fn carry_out(
+    api: &Api,
+    kind: &'static Kind,
+    entry: &Entry,
+    doc: Value,
+    outcome: Outcome,
+) -> Result<Deleted, Failure> {
+    let update = |doc: &Value| Op::update(entry.key.clone(), object::encode(kind, doc), entry.modified);
+    match outcome {
+        Outcome::Unchanged => Ok(Deleted { doc, exists: true }),
+        Outcome::Marked(mut doc) => {
+            let revision = api.store.write(vec![update(&doc)]).await?;
+            object::metadata_mut(&mut doc).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+            Ok(Deleted { doc, exists: true })
+        }
+        Outcome::Removed { last: None } => {
+            api.store.write(vec![Op::delete(entry.key.clone(), entry.modified)]).await?;
+            Ok(Deleted { doc, exists: false })
+        }
+        // TC-020, LC-276: watchers see the mark, then the removal.
+        Outcome::Removed { last: Some(mut doc) } => {
+            let revision = api.store.write(vec![update(&doc)]).await?;
+            object::metadata_mut(&mut doc).insert("resourceVersion".to_owned(), json!(revision.to_string()));
+            match api.store.write(vec![Op::delete(entry.key.clone(), revision)]).await {
+                // Someone else removed it in between: the same result.
+                Ok(_) | Err(WriteError::Conflict { current: None, .. }) => Ok(Deleted { doc, exists: false }),
+                Err(error) => Err(error.into()),
+            }
+        }
+    }
+}
+
+/// TC-025.
+fn check_preconditions(kind: &Kind, doc: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+    let conflict =
+        |detail| ApiError::Conflict { resource: ResourceName::of(kind), name: object::name(doc).to_owned(), detail };
+    let uid = object::text(doc, &["metadata", "uid"]);
+    if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid) {
+        return Err(conflict(format!(
+            "the UID in the precondition ({wanted}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        )));
+    }
+    let version = object::text(doc, &["metadata", "resourceVersion"]);
+    if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
+        return Err(conflict(format!(
+            "the ResourceVersion in the precondition ({wanted}) does not match the ResourceVersion in record ({version}). The object might have been modified"
+        )));
+    }
+    Ok(())
+}
+
+/// API-151.
+fn deleted_answer(
+    api: &Api,
+    call: &Call,
+    deleted: &Deleted,
+    options: &DeleteOptions,
+) -> Result<Response<Body>, ApiError> {
+    let code = if deleted.exists && options.orphans_explicitly_not { StatusCode::ACCEPTED } else { StatusCode::OK };
+    if deleted.exists || answers_with_object(call.kind) {
+        return Ok(read::shaped(api, call, call.form()?, code, &deleted.doc));
+    }
+    let mut details = json!({"name": call.name()});
+    if !call.kind.group.is_empty() {
+        details["group"] = json!(call.kind.group);
+    }
+    details["kind"] = json!(call.kind.plural);
+    details["uid"] = deleted.doc["metadata"]["uid"].clone();
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+    });
+    Ok(answer::json(code, &status))
+}
+
+fn answers_with_object(kind: &Kind) -> bool {
+    matches!(
+        kind.plural,
+        "pods"
+            | "services"
+            | "serviceaccounts"
+            | "namespaces"
+            | "persistentvolumeclaims"
+            | "persistentvolumes"
+            | "resourcequotas"
+            | "podtemplates"
+    )
+}
+
+/// API-386: every selected object, the same rules for each.
+pub(crate) async fn delete_collection(api: &Api, call: &Call, body: RequestBody) -> Answer {
+    let bytes = api.collect(body).await?;
+    let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
+    let page = read::select(api, call).await?;
+    let mut items = Vec::with_capacity(page.entries.len());
+    for entry in &page.entries {
+        let doc = object::document(entry);
+        match delete_object(api, call.kind, call.namespace(), object::name(&doc), &options).await {
+            Ok(deleted) => items.push(deleted.doc),
+            Err(ApiError::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let list = json!({
+        "kind": call.kind.list_kind, "apiVersion": call.kind.api_version(),
+        "metadata": {"resourceVersion": page.revision.to_string()}, "items": items,
+    });
+    Ok(answer::json(StatusCode::OK, &list))
+}

@@ -1,0 +1,141 @@
+//! pods/log (API-609 to API-613): relayed to the node that runs the pod.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{HeaderValue, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, BodyStream, Limited};
+use hyper::body::Incoming;
+use objects::{FieldError, kinds};
+use serde_json::Value;
+
+use crate::answer::{self, Answer, Body};
+use crate::api::{Api, Call, STREAMING, closed};
+use crate::error::{ApiError, KindName};
+use crate::object;
+use crate::query::Query;
+
+pub(crate) async fn answer(api: &Api, call: &Call) -> Answer {
+    check_options(&call.query)?;
+    let entry = api.store.get(&call.key()).await?.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
+    let pod = object::document(&entry);
+    let container = container(&pod, call.query.text("container"))?;
+    let node = object::text(&pod, &["spec", "nodeName"]);
+    if node.is_empty() {
+        // API-612.
+        let mut response = Response::new(answer::full(Bytes::new()));
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(response);
+    }
+    let address = node_address(api, node).await?;
+    let uri = uri(&address, call, &container)?;
+    relay(api, api.relay.get(uri).await?).await
+}
+
+/// API-610.
+fn check_options(query: &Query) -> Result<(), ApiError> {
+    let mut errors = Vec::new();
+    let mut at_least = |name: &str, least: i64, text: &str| -> Result<(), ApiError> {
+        if let Some(number) = query.number(name)?.filter(|number| *number < least) {
+            errors.push(FieldError::invalid(name, number, text));
+        }
+        Ok(())
+    };
+    at_least("tailLines", 0, "must be greater than or equal to 0")?;
+    at_least("limitBytes", 1, "must be greater than 0")?;
+    at_least("sinceSeconds", 1, "must be greater than 0")?;
+    if query.text("sinceSeconds").is_some() && query.text("sinceTime").is_some() {
+        errors.push(FieldError::forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified"));
+    }
+    if query.text("stream").is_some_and(|stream| stream != "All") {
+        errors.push(FieldError::forbidden("stream", "may not be specified"));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let kind = KindName { group: String::new(), kind: "PodLogOptions".to_owned() };
+    Err(ApiError::Invalid { kind, name: String::new(), errors })
+}
+
+/// API-611.
+fn container(pod: &Value, asked: Option<&str>) -> Result<String, ApiError> {
+    let names = |list: &str| -> Vec<String> {
+        let list = pod["spec"][list].as_array().into_iter().flatten();
+        list.map(|container| object::text(container, &["name"]).to_owned()).collect()
+    };
+    let regular = names("containers");
+    let mut all = names("initContainers");
+    all.extend(regular.iter().cloned());
+    all.extend(names("ephemeralContainers"));
+    let name = object::name(pod);
+    match asked {
+        Some(asked) if all.iter().any(|container| container == asked) => Ok(asked.to_owned()),
+        Some(asked) => Err(ApiError::BadRequest(format!("container {asked} is not valid for pod {name}"))),
+        None if regular.len() == 1 => Ok(regular[0].clone()),
+        None => Err(ApiError::BadRequest(format!(
+            "a container name must be specified for pod {name}, choose one of: [{}]",
+            all.join(" ")
+        ))),
+    }
+}
+
+/// Host and port of the node's agent.
+pub(crate) async fn node_address(api: &Api, name: &str) -> Result<String, ApiError> {
+    let nodes = kinds::find("", "v1", "nodes").expect("the kinds table has nodes");
+    let entry = api.store.get(&object::key(nodes, None, name)).await?;
+    let node = object::document(&*entry.ok_or_else(|| ApiError::not_found(nodes, name))?);
+    let addresses = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
+    let of_type = |wanted: &str| {
+        addresses.iter().find(|address| address["type"] == wanted).map(|address| object::text(address, &["address"]))
+    };
+    let missing = || ApiError::Node {
+        code: StatusCode::INTERNAL_SERVER_ERROR,
+        detail: format!("no preferred addresses found; known addresses: [] of node {name}"),
+    };
+    let host = of_type("InternalIP").or_else(|| of_type("Hostname")).ok_or_else(missing)?;
+    let port = object::at(&node, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).as_u64().unwrap_or(10250);
+    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+/// What the agent understands of the query.
+const PASSED_ON: [&str; 7] =
+    ["follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes"];
+
+fn uri(address: &str, call: &Call, container: &str) -> Result<Uri, ApiError> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for name in PASSED_ON {
+        if let Some(value) = call.query.text(name) {
+            query.append_pair(name, value);
+        }
+    }
+    let (namespace, pod, query) = (call.namespace().unwrap_or_default(), call.name(), query.finish());
+    let query = if query.is_empty() { query } else { format!("?{query}") };
+    let uri = format!("https://{address}/containerLogs/{namespace}/{pod}/{container}{query}");
+    uri.parse().map_err(|_| ApiError::Internal(format!("the node's address {address} is not valid")))
+}
+
+/// The longest error text taken from a node.
+const ERROR_BYTES_MAX: usize = 4096;
+
+async fn relay(api: &Api, from: Response<Incoming>) -> Result<Response<Body>, ApiError> {
+    let code = from.status();
+    if code != StatusCode::OK {
+        let body = Limited::new(from.into_body(), ERROR_BYTES_MAX).collect().await;
+        let bytes = body.map(|collected| collected.to_bytes()).unwrap_or_default();
+        let detail = String::from_utf8_lossy(&bytes).trim().to_owned();
+        return Err(if code == StatusCode::BAD_REQUEST {
+            ApiError::BadRequest(detail)
+        } else {
+            ApiError::Node { code, detail }
+        });
+    }
+    let mut closing = api.closing.subscribe();
+    let until = async move { closed(&mut closing).await };
+    // A stream the node breaks off simply ends: nothing can be added to it.
+    let data = BodyStream::new(from.into_body())
+        .take_while(|frame| std::future::ready(frame.is_ok()))
+        .filter_map(|frame| std::future::ready(frame.ok().and_then(|frame| frame.into_data().ok())));
+    let body = answer::stream(data.take_until(Box::pin(until)));
+    let mut response = answer::with_type(StatusCode::OK, "text/plain", body);
+    response.headers_mut().insert(STREAMING, HeaderValue::from_static("log"));
+    Ok(response)
+}

@@ -1,0 +1,31 @@
+//! Counters for `/metrics`, in Prometheus text.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+
+use http::{Method, StatusCode};
+
+/// Requests by method and code: a few dozen combinations at most.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics(Mutex<BTreeMap<(String, u16), u64>>);
+
+impl Metrics {
+    pub(crate) fn count(&self, method: &Method, code: StatusCode) {
+        let mut counts = self.0.lock().expect("nobody panics while counting");
+        // Methods are free text on the wire; unknown ones share a row.
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str());
+        let method = if known { method.as_str() } else { "other" };
+        *counts.entry((method.to_owned(), code.as_u16())).or_default() += 1;
+    }
+
+    pub(crate) fn render(&self) -> String {
+        let mut text = String::from(
+            "# HELP apiserver_request_total Counter of apiserver requests broken out for each verb and HTTP response code.\n# TYPE apiserver_request_total counter\n",
+        );
+        for ((method, code), count) in &*self.0.lock().expect("nobody panics while counting") {
+            let _ = writeln!(text, "apiserver_request_total{{code=\"{code}\",verb=\"{method}\"}} {count}");
+        }
+        text
+    }
+}

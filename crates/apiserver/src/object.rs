@@ -1,0 +1,245 @@
+//! Objects as the store keeps them: canonical JSON without a version, and how
+//! the version comes back in without parsing.
+//!
+//! Stored bytes start with `{"kind":…,"apiVersion":…,"metadata":{` and have an
+//! empty `resourceVersion` before anything a client chooses freely, so that
+//! its place is found by a short search. The version itself is the revision
+//! of the write, known only afterwards.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use objects::{FieldSelector, Kind, LabelSelector};
+use serde_json::{Map, Value, json};
+use store::{Entry, Revision};
+
+/// Metadata in the order upstream prints it: what comes before the version,
+/// and what after.
+const METADATA_HEAD: [&str; 4] = ["name", "generateName", "namespace", "uid"];
+const METADATA_REST: [&str; 8] = [
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+];
+
+const VERSION: &[u8] = br#""resourceVersion":""#;
+
+/// `/registry/<plural>/`, as upstream lays out its keys.
+pub(crate) fn prefix(kind: &Kind, namespace: Option<&str>) -> String {
+    let plural = if kind.group.is_empty() && kind.plural == "nodes" { "minions" } else { kind.plural };
+    match namespace {
+        Some(namespace) => format!("/registry/{plural}/{namespace}/"),
+        None => format!("/registry/{plural}/"),
+    }
+}
+
+pub(crate) fn key(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
+    prefix(kind, namespace) + name
+}
+
+/// The bytes to store.
+pub(crate) fn encode(kind: &Kind, doc: &Value) -> Bytes {
+    let empty = Map::new();
+    let metadata = doc.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
+    let mut ordered = Map::with_capacity(metadata.len() + 1);
+    copy(&mut ordered, metadata, &METADATA_HEAD);
+    ordered.insert("resourceVersion".to_owned(), json!(""));
+    // Field ownership is not tracked yet, so stale claims are not kept; all
+    // other metadata is named above.
+    copy(&mut ordered, metadata, &METADATA_REST);
+    let mut whole = Map::with_capacity(4);
+    whole.insert("kind".to_owned(), json!(kind.kind));
+    whole.insert("apiVersion".to_owned(), json!(kind.api_version()));
+    whole.insert("metadata".to_owned(), Value::Object(ordered));
+    for (key, value) in doc.as_object().unwrap_or(&empty) {
+        if !whole.contains_key(key) {
+            whole.insert(key.clone(), value.clone());
+        }
+    }
+    serde_json::to_vec(&whole).expect("a JSON value always serialises").into()
+}
+
+fn copy(to: &mut Map<String, Value>, from: &Map<String, Value>, keys: &[&str]) {
+    for key in keys {
+        if let Some(value) = from.get(*key).filter(|value| *value != "") {
+            to.insert((*key).to_owned(), value.clone());
+        }
+    }
+}
+
+/// Whether two encodings say the same, in whatever order.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one == other || decode(one, Revision(0)) == decode(other, Revision(0))
+}
+
+/// Appends the object with its version.
+pub(crate) fn write_json(out: &mut Vec<u8>, value: &[u8], version: Revision) {
+    let at = version_at(value);
+    out.extend_from_slice(&value[..at]);
+    out.extend_from_slice(version.to_string().as_bytes());
+    out.extend_from_slice(&value[at..]);
+}
+
+/// Appends the object as an item of a list: without kind and apiVersion
+/// (API-200).
+pub(crate) fn write_item(out: &mut Vec<u8>, value: &[u8], version: Revision) {
+    let start = value.windows(METADATA.len()).position(|window| window == METADATA).unwrap_or(1);
+    out.push(b'{');
+    let at = version_at(value).max(start);
+    out.extend_from_slice(&value[start..at]);
+    out.extend_from_slice(version.to_string().as_bytes());
+    out.extend_from_slice(&value[at..]);
+}
+
+const METADATA: &[u8] = br#""metadata":{"#;
+
+/// Where the version goes. The search ends within the first few hundred bytes.
+fn version_at(value: &[u8]) -> usize {
+    let found = value.windows(VERSION.len()).position(|window| window == VERSION);
+    found.expect("every stored object was encoded here, with an empty version") + VERSION.len()
+}
+
+pub(crate) fn json(entry: &Entry) -> Bytes {
+    let mut out = Vec::with_capacity(entry.value.len() + 20);
+    write_json(&mut out, &entry.value, entry.modified);
+    out.into()
+}
+
+/// The object as a document, with its version.
+pub(crate) fn decode(value: &[u8], version: Revision) -> Value {
+    let mut doc: Value = serde_json::from_slice(value).expect("the store holds what was encoded here");
+    doc["metadata"]["resourceVersion"] = json!(version.to_string());
+    doc
+}
+
+pub(crate) fn document(entry: &Entry) -> Value {
+    decode(&entry.value, entry.modified)
+}
+
+/// What selectors look at, derived once per revision.
+#[derive(Debug)]
+struct Facts {
+    labels: Vec<(String, String)>,
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Facts {
+    fn of(kind: &Kind, entry: &Entry) -> Self {
+        let doc: Value = serde_json::from_slice(&entry.value).expect("the store holds what was encoded here");
+        let labels = doc["metadata"]["labels"].as_object();
+        let labels = labels
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
+        Self { labels: labels.collect(), fields: kind.ops.fields(&doc) }
+    }
+}
+
+/// Which objects a request is about.
+#[derive(Debug, Clone)]
+pub(crate) struct Selection {
+    pub(crate) kind: &'static Kind,
+    pub(crate) labels: LabelSelector,
+    pub(crate) fields: FieldSelector,
+}
+
+impl Selection {
+    pub(crate) fn is_everything(&self) -> bool {
+        self.labels.is_everything() && self.fields.is_empty()
+    }
+
+    pub(crate) fn matches(&self, entry: &Entry) -> bool {
+        if self.is_everything() {
+            return true;
+        }
+        let facts = entry.memo(|| Facts::of(self.kind, entry));
+        let label = |key: &str| facts.labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        self.fields.matches(&facts.fields) && self.labels.matches_with(label)
+    }
+
+    /// The one name the request can be about.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.fields.exact("metadata.name")
+    }
+
+    pub(crate) fn retain(&self, entries: &mut Vec<Arc<Entry>>) {
+        if !self.is_everything() {
+            entries.retain(|entry| self.matches(entry));
+        }
+    }
+}
+
+/// The text at a path of keys, empty if absent.
+pub(crate) fn text<'a>(doc: &'a Value, path: &[&str]) -> &'a str {
+    at(doc, path).as_str().unwrap_or_default()
+}
+
+pub(crate) fn at<'a>(doc: &'a Value, path: &[&str]) -> &'a Value {
+    path.iter().fold(doc, |value, key| value.get(key).unwrap_or(&Value::Null))
+}
+
+/// The `metadata` of a document for change; made if absent.
+pub(crate) fn metadata_mut(doc: &mut Value) -> &mut Map<String, Value> {
+    object_mut(doc, "metadata")
+}
+
+/// The object under `key` for change; made if absent or something else.
+pub(crate) fn object_mut<'a>(doc: &'a mut Value, key: &str) -> &'a mut Map<String, Value> {
+    if !doc.is_object() {
+        *doc = json!({});
+    }
+    let inner = doc.as_object_mut().expect("made an object above").entry(key).or_insert(json!({}));
+    if !inner.is_object() {
+        *inner = json!({});
+    }
+    inner.as_object_mut().expect("made an object above")
+}
+
+pub(crate) fn name(doc: &Value) -> &str {
+    text(doc, &["metadata", "name"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pods() -> &'static Kind {
+        objects::kinds::find("", "v1", "pods").unwrap()
+    }
+
+    #[test]
+    fn encoding_is_canonical_and_versions_go_in_unparsed() {
+        let doc = json!({
+            "metadata": {
+                "labels": {"a": "\"resourceVersion\":\""}, "resourceVersion": "7", "name": "x",
+                "managedFields": [{"manager": "m"}], "namespace": "default"
+            },
+            "spec": {"nodeName": "n"}, "apiVersion": "v1", "kind": "Pod"
+        });
+        let stored = encode(pods(), &doc);
+        let mut out = Vec::new();
+        write_json(&mut out, &stored, Revision(42));
+        assert_eq!(
+            std::str::from_utf8(&out).unwrap(),
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","namespace":"default","resourceVersion":"42","labels":{"a":"\"resourceVersion\":\""}},"spec":{"nodeName":"n"}}"#
+        );
+        out.clear();
+        write_item(&mut out, &stored, Revision(42));
+        assert!(out.starts_with(br#"{"metadata":{"name":"x","namespace":"default","resourceVersion":"42","#));
+        assert_eq!(decode(&stored, Revision(42))["metadata"]["resourceVersion"], "42");
+    }
+
+    #[test]
+    fn keys_follow_the_upstream_layout() {
+        assert_eq!(key(pods(), Some("default"), "x"), "/registry/pods/default/x");
+        let nodes = objects::kinds::find("", "v1", "nodes").unwrap();
+        assert_eq!(key(nodes, None, "n"), "/registry/minions/n");
+        let leases = objects::kinds::find("coordination.k8s.io", "v1", "leases").unwrap();
+        assert_eq!(key(leases, Some("a"), "b"), "/registry/leases/a/b");
+    }
+}

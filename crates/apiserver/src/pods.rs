@@ -1,0 +1,153 @@
+//! pods/binding (API-594 to API-596, LC-020): a pod is given its node once.
+
+use http::{HeaderMap, Response, StatusCode};
+use objects::{FieldError, Kind, kinds};
+use serde_json::{Map, Value, json};
+use store::{Op, WriteError};
+
+use crate::answer::{self, Answer, Body};
+use crate::api::{Api, Call, RequestBody};
+use crate::body::WriteOptions;
+use crate::error::{ApiError, KindName, ResourceName};
+use crate::query::Query;
+use crate::target::ResourcePath;
+use crate::{negotiate, object, write};
+
+pub(crate) fn kind() -> &'static Kind {
+    kinds::find("", "v1", "pods").expect("the kinds table has pods")
+}
+
+pub(crate) async fn bind(api: &Api, call: &Call, body: RequestBody) -> Answer {
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let binding = parse(api, &call.headers, body).await?;
+    let given = object::name(&binding);
+    if !given.is_empty() && given != call.name() {
+        return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
+    }
+    assign(api, call.namespace(), call.name(), &binding, &options).await
+}
+
+/// POST …/bindings names the pod in the body.
+pub(crate) async fn bind_by_collection(
+    api: &Api,
+    path: &ResourcePath,
+    headers: &HeaderMap,
+    query: &Query,
+    body: RequestBody,
+) -> Answer {
+    let options = WriteOptions::parse(query, "CreateOptions")?;
+    let binding = parse(api, headers, body).await?;
+    let name = object::name(&binding).to_owned();
+    assign(api, path.namespace.as_deref(), &name, &binding, &options).await
+}
+
+async fn parse(api: &Api, headers: &HeaderMap, body: RequestBody) -> Result<Value, ApiError> {
+    negotiate::require_json(headers)?;
+    let bytes = api.collect(body).await?;
+    let binding: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        ApiError::BadRequest(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
+    })?;
+    let target = &binding["target"];
+    let kind = object::text(target, &["kind"]);
+    let mut errors = Vec::new();
+    if !matches!(kind, "" | "Node") {
+        errors.push(FieldError::not_supported("target.kind", kind, &["Node", "<empty>"]));
+    }
+    if object::text(target, &["name"]).is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    if errors.is_empty() {
+        return Ok(binding);
+    }
+    let kind = KindName { group: String::new(), kind: "Binding".to_owned() };
+    Err(ApiError::Invalid { kind, name: object::name(&binding).to_owned(), errors })
+}
+
+async fn assign(
+    api: &Api,
+    namespace: Option<&str>,
+    name: &str,
+    binding: &Value,
+    options: &WriteOptions,
+) -> Result<Response<Body>, ApiError> {
+    let key = object::key(kind(), namespace, name);
+    loop {
+        let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind(), name))?;
+        let doc = bound(object::document(&entry), binding, &api.timestamp())?;
+        if options.is_dry_run {
+            return Ok(success());
+        }
+        let op = Op::update(key.clone(), object::encode(kind(), &doc), entry.modified);
+        match api.store.write(vec![op]).await {
+            Ok(_) => return Ok(success()),
+            // Whoever changed the pod, the rules are looked at again.
+            Err(WriteError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The pod with its node, or why it can not have it (LC-020, TC-031).
+fn bound(mut doc: Value, binding: &Value, now: &str) -> Result<Value, ApiError> {
+    let name = object::name(&doc).to_owned();
+    check_preconditions(&doc, binding, &name)?;
+    let conflict = |detail: String| {
+        Err(ApiError::Conflict { resource: ResourceName::core("pods/binding"), name: name.clone(), detail })
+    };
+    let node = object::text(&doc, &["spec", "nodeName"]);
+    if !node.is_empty() {
+        return conflict(format!("pod {name} is already assigned to node \"{node}\""));
+    }
+    if write::is_deleting(&doc) {
+        return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
+    }
+    if object::at(&doc, &["spec", "schedulingGates"]).as_array().is_some_and(|gates| !gates.is_empty()) {
+        return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
+    }
+    // API-595.
+    doc["spec"]["nodeName"] = binding["target"]["name"].clone();
+    for key in ["annotations", "labels"] {
+        if let Some(added) = binding["metadata"][key].as_object().filter(|added| !added.is_empty()) {
+            let existing = object::metadata_mut(&mut doc).entry(key).or_insert(json!({}));
+            if let Some(existing) = existing.as_object_mut() {
+                existing.extend(added.clone());
+            }
+        }
+    }
+    let status = object::object_mut(&mut doc, "status");
+    status.shift_remove("nominatedNodeName");
+    mark_scheduled(status, now);
+    Ok(doc)
+}
+
+fn check_preconditions(doc: &Value, binding: &Value, name: &str) -> Result<(), ApiError> {
+    for (key, text) in [("uid", "UID"), ("resourceVersion", "ResourceVersion")] {
+        let (wanted, found) = (object::text(binding, &["metadata", key]), object::text(doc, &["metadata", key]));
+        if !wanted.is_empty() && wanted != found {
+            return Err(ApiError::Conflict {
+                resource: ResourceName::core("pods/binding"),
+                name: name.to_owned(),
+                detail: format!(
+                    "Precondition failed: {text} in precondition: {wanted}, {text} in object meta: {found}"
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn mark_scheduled(status: &mut Map<String, Value>, now: &str) {
+    let conditions = status.entry("conditions").or_insert(json!([]));
+    let Some(list) = conditions.as_array_mut() else { return };
+    let condition = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
+    match list.iter_mut().find(|condition| condition["type"] == "PodScheduled") {
+        Some(existing) if existing["status"] == "True" => {}
+        Some(existing) => *existing = condition,
+        None => list.push(condition),
+    }
+}
+
+fn success() -> Response<Body> {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201});
+    answer::json(StatusCode::CREATED, &status)
+}

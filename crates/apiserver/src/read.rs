@@ -1,0 +1,302 @@
+//! get and list (API-198 to API-231).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use http::StatusCode;
+use objects::{FieldError, FieldSelector, LabelSelector};
+use serde_json::{Value, json};
+use store::{Entry, ListRequest, Listing, ReadError, Revision};
+
+use crate::answer::{self, Answer};
+use crate::api::{Api, Call};
+use crate::error::ApiError;
+use crate::negotiate::Form;
+use crate::object::{self, Selection};
+use crate::table::{self, Columns};
+
+pub(crate) async fn get(api: &Api, call: &Call) -> Answer {
+    // Reads come from the newest state, which is at least as new as any
+    // version ever handed out (API-198).
+    let entry = api.store.get(&call.key()).await?;
+    let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
+    match call.form()? {
+        Form::Plain => Ok(answer::json_bytes(StatusCode::OK, object::json(&entry))),
+        form => Ok(shaped(api, call, form, StatusCode::OK, &object::document(&entry))),
+    }
+}
+
+/// One object in the form the client asked for.
+pub(crate) fn shaped(
+    api: &Api,
+    call: &Call,
+    form: Form,
+    code: StatusCode,
+    doc: &Value,
+) -> http::Response<answer::Body> {
+    let value = match form {
+        Form::Plain => return answer::json(code, doc),
+        Form::Metadata => table::partial(doc),
+        Form::Table(include) => {
+            let metadata = json!({"resourceVersion": object::text(doc, &["metadata", "resourceVersion"])});
+            let docs = std::slice::from_ref(doc);
+            table::table(call.kind, docs, include, Columns::Shown, metadata, api.clock.now())
+        }
+    };
+    answer::json(code, &value)
+}
+
+pub(crate) async fn list(api: &Api, call: &Call) -> Answer {
+    let form = call.form()?;
+    let selection = selection(call)?;
+    let options = ListOptions::parse(call)?;
+    let page = page(api, call, &selection, &options).await?;
+    Ok(match form {
+        Form::Plain => answer::json_bytes(StatusCode::OK, page.json(call)),
+        Form::Metadata => {
+            let items: Vec<Value> = page.entries.iter().map(|entry| table::partial(&object::document(entry))).collect();
+            let list = json!({
+                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+                "metadata": page.metadata(), "items": items,
+            });
+            answer::json(StatusCode::OK, &list)
+        }
+        Form::Table(include) => {
+            let docs: Vec<Value> = page.entries.iter().map(|entry| object::document(entry)).collect();
+            let table = table::table(call.kind, &docs, include, Columns::Shown, page.metadata(), api.clock.now());
+            answer::json(StatusCode::OK, &table)
+        }
+    })
+}
+
+/// One page of a list.
+pub(crate) struct Page {
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) revision: Revision,
+    continue_token: Option<String>,
+    remaining: Option<usize>,
+}
+
+impl Page {
+    fn metadata(&self) -> Value {
+        let mut metadata = json!({"resourceVersion": self.revision.to_string()});
+        if let Some(token) = &self.continue_token {
+            metadata["continue"] = json!(token);
+        }
+        if let Some(remaining) = self.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        metadata
+    }
+
+    /// Assembled from stored bytes: listing parses nothing.
+    fn json(&self, call: &Call) -> Vec<u8> {
+        let bytes: usize = self.entries.iter().map(|entry| entry.value.len() + 24).sum();
+        let mut out = Vec::with_capacity(bytes + 256);
+        let head = format!(
+            r#"{{"kind":"{}","apiVersion":"{}","metadata":{},"items":["#,
+            call.kind.list_kind,
+            call.kind.api_version(),
+            self.metadata()
+        );
+        out.extend_from_slice(head.as_bytes());
+        for (index, entry) in self.entries.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            object::write_item(&mut out, &entry.value, entry.modified);
+        }
+        out.extend_from_slice(b"]}");
+        out
+    }
+}
+
+/// What the client wants to see of which moment.
+#[derive(Debug, Default)]
+pub(crate) struct ListOptions {
+    pub(crate) limit: Option<usize>,
+    start: Option<String>,
+    moment: Moment,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Moment {
+    #[default]
+    Newest,
+    NotOlderThan(Revision),
+    Exactly(Revision),
+}
+
+impl ListOptions {
+    /// API-203 to API-213.
+    fn parse(call: &Call) -> Result<Self, ApiError> {
+        let query = &call.query;
+        let version = query.text("resourceVersion");
+        let matching = query.text("resourceVersionMatch");
+        let limit = query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        let token = query.text("continue");
+        check_combination(version, matching, token, query.flag("sendInitialEvents"))?;
+        if let Some(token) = token {
+            if version.is_some_and(|version| version != "0") {
+                let text = "specifying resource version is not allowed when using continue";
+                return Err(ApiError::BadRequest(text.to_owned()));
+            }
+            let (moment, start) = parse_token(token)?;
+            return Ok(Self { limit, start: Some(start), moment });
+        }
+        let Some(version) = version else { return Ok(Self { limit, ..Self::default() }) };
+        let version = parse_version(version)?;
+        let moment = match matching {
+            Some("Exact") => Moment::Exactly(version),
+            None if limit.is_some() && version.0 > 0 => Moment::Exactly(version),
+            _ => Moment::NotOlderThan(version),
+        };
+        // API-204: informers page with version 0 and expect everything.
+        let limit = limit.filter(|_| version.0 > 0);
+        Ok(Self { limit, start: None, moment })
+    }
+}
+
+/// API-211.
+fn check_combination(
+    version: Option<&str>,
+    matching: Option<&str>,
+    token: Option<&str>,
+    initial_events: Option<bool>,
+) -> Result<(), ApiError> {
+    let forbid =
+        |field: &str, text: &str| Err(ApiError::invalid_options("ListOptions", FieldError::forbidden(field, text)));
+    if initial_events.is_some() {
+        return forbid("sendInitialEvents", "sendInitialEvents is forbidden for list");
+    }
+    let Some(matching) = matching else { return Ok(()) };
+    if token.is_some() {
+        return forbid("resourceVersionMatch", "resourceVersionMatch is forbidden when continue is provided");
+    }
+    match (matching, version) {
+        (_, None) => {
+            forbid("resourceVersionMatch", "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        }
+        ("Exact", Some("0")) => {
+            forbid("resourceVersionMatch", "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"")
+        }
+        ("Exact" | "NotOlderThan", _) => Ok(()),
+        (other, _) => Err(ApiError::invalid_options(
+            "ListOptions",
+            FieldError::not_supported("resourceVersionMatch", other, &["Exact", "NotOlderThan", ""]),
+        )),
+    }
+}
+
+pub(crate) fn parse_version(text: &str) -> Result<Revision, ApiError> {
+    text.parse().map(Revision).map_err(|_| {
+        ApiError::invalid_options(
+            "ListOptions",
+            FieldError::invalid("resourceVersion", text, "invalid resource version"),
+        )
+    })
+}
+
+/// API-212: version of the snapshot and the last key seen, below the prefix.
+fn token(revision: Option<Revision>, last: &str) -> String {
+    let version = revision.map_or(-1, |revision| i64::try_from(revision.0).unwrap_or(i64::MAX));
+    let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": format!("{last}\u{0}")});
+    BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
+}
+
+fn parse_token(token: &str) -> Result<(Moment, String), ApiError> {
+    let invalid = |detail: &str| ApiError::BadRequest(format!("invalid continue token: {detail}"));
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|error| invalid(&error.to_string()))?;
+    let token: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+    let start = token["start"].as_str().ok_or_else(|| invalid("no start"))?;
+    let moment = match token["rv"].as_i64() {
+        Some(-1) => Moment::Newest,
+        Some(version) if version > 0 => Moment::Exactly(Revision(version.unsigned_abs())),
+        _ => return Err(invalid("no version")),
+    };
+    Ok((moment, start.trim_end_matches('\u{0}').to_owned()))
+}
+
+async fn page(api: &Api, call: &Call, selection: &Selection, options: &ListOptions) -> Result<Page, ApiError> {
+    if let Moment::NotOlderThan(version) = options.moment {
+        wait_for(api, version).await?;
+    }
+    let prefix = object::prefix(call.kind, call.namespace());
+    let after = options.start.as_ref().map(|start| format!("{prefix}{start}"));
+    let at = match options.moment {
+        Moment::Exactly(revision) => Some(revision),
+        Moment::Newest | Moment::NotOlderThan(_) => None,
+    };
+    // Filtering comes before limiting (API-214), so only unfiltered lists
+    // let the store count.
+    let limit = options.limit.filter(|_| selection.is_everything());
+    let request = ListRequest { prefix: &prefix, after: after.as_deref(), limit, at };
+    let mut listing = match api.store.list(request).await {
+        // API-213: the client may go on with the newest state instead.
+        Err(ReadError::Compacted { .. }) if options.start.is_some() => {
+            let start = options.start.as_deref().unwrap_or_default();
+            return Err(ApiError::Expired {
+                message: EXPIRED_TOKEN.to_owned(),
+                continue_token: Some(token(None, start)),
+            });
+        }
+        other => other?,
+    };
+    selection.retain(&mut listing.entries);
+    Ok(cut(listing, selection, options.limit, &prefix))
+}
+
+fn cut(mut listing: Listing, selection: &Selection, limit: Option<usize>, prefix: &str) -> Page {
+    let is_whole = match limit {
+        Some(limit) => listing.entries.len() <= limit && listing.remaining == 0,
+        None => true,
+    };
+    if let Some(limit) = limit {
+        listing.entries.truncate(limit);
+    }
+    let last = listing.entries.last().filter(|_| !is_whole).map(|entry| entry.key[prefix.len()..].to_owned());
+    Page {
+        continue_token: last.map(|last| token(Some(listing.revision), &last)),
+        remaining: (!is_whole && selection.is_everything()).then_some(listing.remaining),
+        entries: listing.entries,
+        revision: listing.revision,
+    }
+}
+
+/// API-131.
+const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
+
+/// API-209: a version of the future may arrive within moments.
+pub(crate) async fn wait_for(api: &Api, version: Revision) -> Result<(), ApiError> {
+    for _ in 0..FUTURE_TRIES {
+        if api.store.revision().await? >= version {
+            return Ok(());
+        }
+        tokio::time::sleep(FUTURE_PAUSE).await;
+    }
+    Err(ApiError::FutureRevision { wanted: version, current: api.store.revision().await? })
+}
+
+/// Together the about three seconds of API-209.
+const FUTURE_TRIES: u32 = 30;
+const FUTURE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The selectors of a request (API-215 to API-217).
+pub(crate) fn selection(call: &Call) -> Result<Selection, ApiError> {
+    let labels = LabelSelector::parse(call.query.text("labelSelector").unwrap_or_default())
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    let fields = FieldSelector::parse(call.query.text("fieldSelector").unwrap_or_default())
+        .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    let known = call.kind.ops.fields(&Value::Null);
+    fields.check_supported(&known).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+    Ok(Selection { kind: call.kind, labels, fields })
+}
+
+/// Everything selected, for deletecollection.
+pub(crate) async fn select(api: &Api, call: &Call) -> Result<Page, ApiError> {
+    let selection = selection(call)?;
+    let limit = call.query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+    page(api, call, &selection, &ListOptions { limit, ..ListOptions::default() }).await
+}

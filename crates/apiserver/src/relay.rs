@@ -1,0 +1,41 @@
+//! HTTPS to the node agents, for what only they can answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Response, StatusCode, Uri};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+
+use crate::error::ApiError;
+
+/// A client for node agents; absent where no trust was configured.
+pub(crate) struct Relay(Option<Client<HttpsConnector<HttpConnector>, Empty<Bytes>>>);
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+impl Relay {
+    pub(crate) fn new(tls: Option<rustls::ClientConfig>) -> Self {
+        Self(tls.map(|tls| {
+            let mut http = HttpConnector::new();
+            http.enforce_http(false);
+            http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+            let builder = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only();
+            Client::builder(TokioExecutor::new()).build(builder.enable_http1().wrap_connector(http))
+        }))
+    }
+
+    pub(crate) async fn get(&self, uri: Uri) -> Result<Response<Incoming>, ApiError> {
+        let unavailable = |detail: String| ApiError::Node { code: StatusCode::INTERNAL_SERVER_ERROR, detail };
+        let client = self.0.as_ref().ok_or_else(|| unavailable("no trust for node agents is configured".into()))?;
+        client.get(uri.clone()).await.map_err(|error| {
+            // Upstream's words: `Get "https://…": dial tcp …`.
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            unavailable(format!("Get \"{uri}\": {cause}"))
+        })
+    }
+}

@@ -1,0 +1,48 @@
+//! The server as a `tower::Service`: what in-process clients and connections
+//! both call.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+
+use crate::answer::Body;
+use crate::api::{Api, BodyError, BoxError};
+use crate::auth::Identity;
+
+/// Answers requests of one caller. Cheap to clone.
+///
+/// `kube::Client::new(api.service(identity), "default")` is a client without
+/// a socket.
+#[derive(Clone)]
+pub struct Service {
+    pub(crate) api: Arc<Api>,
+    /// None: a caller without credentials.
+    pub(crate) identity: Option<Arc<Identity>>,
+}
+
+impl<B> tower::Service<Request<B>> for Service
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let Self { api, identity } = self.clone();
+        let (parts, body) = request.into_parts();
+        let body = body.map_err(|error| BodyError(error.into())).boxed_unsync();
+        Box::pin(async move { Ok(api.handle(identity.as_deref(), parts, body).await) })
+    }
+}

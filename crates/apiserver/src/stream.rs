@@ -1,0 +1,359 @@
+//! watch (API-310 to API-331): a stream of changes as newline-separated JSON.
+//!
+//! Objects that need no reshaping go out as bytes rendered once per change,
+//! shared by all watchers through the change's memo.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use ambient::{Clock, Ids};
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+use objects::FieldError;
+use serde_json::{Value, json};
+use store::{Delivery, Entry, Event, ListRequest, Revision, Watch, WatchError};
+use tokio::time::Instant;
+
+use crate::answer::{self, Answer};
+use crate::api::{Api, Call, STREAMING, closed};
+use crate::error::ApiError;
+use crate::negotiate::Form;
+use crate::object::{self, Selection};
+use crate::query::Query;
+use crate::read;
+use crate::table::{self, Columns};
+
+pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
+    let form = call.form()?;
+    let selection = read::selection(call)?;
+    let options = WatchOptions::parse(&call.query)?;
+    // API-112: the legacy form names one object in the path.
+    let name = call.path.name.as_deref().or(selection.name());
+    let prefix = match (call.kind.is_namespaced(), call.namespace(), name) {
+        (true, Some(_), Some(name)) | (false, None, Some(name)) => object::key(call.kind, call.namespace(), name),
+        _ => object::prefix(call.kind, call.namespace()),
+    };
+    let only = call.path.name.is_some().then(|| prefix.clone());
+    let lifetime = lifetime(&call.query, &api.ids)?;
+    let mut stream = Stream {
+        selection,
+        form,
+        only,
+        clock: api.clock.clone(),
+        columns: Columns::Shown,
+        bookmarks: options.bookmarks,
+        pending: VecDeque::new(),
+        changes: None,
+        deadline: Instant::now() + lifetime,
+        bookmark_at: Instant::now() + BOOKMARK_PERIOD.min(lifetime.saturating_sub(BOOKMARK_LEAD)),
+        closing: api.closing.subscribe(),
+        is_over: false,
+    };
+    stream.open(api, &prefix, options.start).await?;
+    let body = futures::stream::unfold(stream, |mut stream| async move {
+        let chunk = stream.next().await?;
+        Some((chunk, stream))
+    });
+    let mut response = answer::with_type(StatusCode::OK, "application/json", answer::stream(body));
+    response.headers_mut().insert(STREAMING, HeaderValue::from_static("watch"));
+    Ok(response)
+}
+
+struct WatchOptions {
+    start: Start,
+    bookmarks: Bookmarks,
+}
+
+/// API-316 to API-326: where a watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Start {
+    /// Only changes after this version.
+    After(Revision),
+    /// Everything there is, at least as new as this version, then changes.
+    WithState(Revision),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bookmarks {
+    Sent,
+    Unwanted,
+}
+
+impl WatchOptions {
+    fn parse(query: &Query) -> Result<Self, ApiError> {
+        let forbid = |text: &str| {
+            Err(ApiError::invalid_options("ListOptions", FieldError::forbidden("resourceVersionMatch", text)))
+        };
+        let initial = query.flag("sendInitialEvents");
+        match (initial, query.text("resourceVersionMatch")) {
+            (None, Some(_)) => {
+                return forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            }
+            (Some(_), matching) if matching != Some("NotOlderThan") => {
+                return forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+            }
+            _ => {}
+        }
+        let version = query.text("resourceVersion").map(read::parse_version).transpose()?.unwrap_or_default();
+        let start = match initial {
+            Some(true) => Start::WithState(version),
+            None if version.0 == 0 => Start::WithState(version),
+            _ => Start::After(version),
+        };
+        let bookmarks = if query.is_set("allowWatchBookmarks") { Bookmarks::Sent } else { Bookmarks::Unwanted };
+        Ok(Self { start, bookmarks })
+    }
+}
+
+/// API-314: as asked, else somewhere between half an hour and an hour, so
+/// that clients do not come back all at once.
+fn lifetime(query: &Query, ids: &Ids) -> Result<Duration, ApiError> {
+    let asked = query.number("timeoutSeconds")?.and_then(|seconds| u64::try_from(seconds).ok());
+    let spread = || ids.suffix().bytes().fold(0_u64, |sum, byte| (sum * 27 + u64::from(byte)) % 1800);
+    let seconds = asked.filter(|seconds| *seconds > 0).unwrap_or_else(|| 1800 + spread());
+    Ok(Duration::from_secs(seconds.min(LIFETIME_SECONDS_MAX)))
+}
+
+const LIFETIME_SECONDS_MAX: u64 = 24 * 3600;
+/// API-322: about once a minute, and shortly before the end.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+const BOOKMARK_LEAD: Duration = Duration::from_secs(2);
+
+struct Stream {
+    selection: Selection,
+    form: Form,
+    /// The one key of a watch on a single object, where a prefix would also
+    /// fit longer names.
+    only: Option<String>,
+    clock: Clock,
+    columns: Columns,
+    bookmarks: Bookmarks,
+    pending: VecDeque<Pending>,
+    changes: Option<Box<dyn Watch>>,
+    deadline: Instant,
+    bookmark_at: Instant,
+    closing: tokio::sync::watch::Receiver<bool>,
+    is_over: bool,
+}
+
+/// What is known to go out next; rendered only when it does.
+enum Pending {
+    State(Arc<Entry>),
+    InitialEventsEnd(Revision),
+    Change(Arc<Event>),
+    Failure(ApiError),
+}
+
+enum Wake {
+    Changed(Result<Delivery, WatchError>),
+    BookmarkDue,
+}
+
+impl Stream {
+    /// API-315: what fails before the first byte is an HTTP error, except a
+    /// version too old, which upstream reports inside the stream (API-317).
+    async fn open(&mut self, api: &Api, prefix: &str, start: Start) -> Result<(), ApiError> {
+        let after = match start {
+            Start::After(version) => {
+                read::wait_for(api, version).await?;
+                version
+            }
+            Start::WithState(version) => {
+                read::wait_for(api, version).await?;
+                let listing = api.store.list(ListRequest::all(prefix)).await?;
+                let wanted = listing.entries.into_iter().filter(|entry| self.wants(entry));
+                self.pending.extend(wanted.map(Pending::State).collect::<Vec<_>>());
+                if self.bookmarks == Bookmarks::Sent {
+                    self.pending.push_back(Pending::InitialEventsEnd(listing.revision));
+                }
+                listing.revision
+            }
+        };
+        match api.store.watch(prefix, after).await {
+            Ok(changes) => self.changes = Some(changes),
+            Err(error @ WatchError::Compacted { .. }) => {
+                self.pending.clear();
+                self.pending.push_back(Pending::Failure(error.into()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    fn wants(&self, entry: &Entry) -> bool {
+        self.only.as_deref().is_none_or(|only| only == &*entry.key) && self.selection.matches(entry)
+    }
+
+    /// The next bytes to send; none at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(chunk) = self.drain() {
+                return Some(chunk);
+            }
+            if self.is_over {
+                return None;
+            }
+            match self.wait().await? {
+                Wake::Changed(Ok(delivery)) => self.absorb(delivery),
+                Wake::Changed(Err(error)) => self.pending.push_back(Pending::Failure(error.into())),
+                Wake::BookmarkDue => {
+                    self.bookmark_at = Instant::now() + BOOKMARK_PERIOD;
+                    match self.changes.as_mut()?.poll().await {
+                        // A bookmark is true only if nothing is left before it.
+                        Ok(delivery) if delivery.events.is_empty() => {
+                            return Some(self.bookmark(delivery.through, json!({})));
+                        }
+                        Ok(delivery) => self.absorb(delivery),
+                        Err(error) => self.pending.push_back(Pending::Failure(error.into())),
+                    }
+                }
+            }
+        }
+    }
+
+    /// None when it is time to end.
+    async fn wait(&mut self) -> Option<Wake> {
+        let changes = self.changes.as_mut()?;
+        let is_bookmarked = self.bookmarks == Bookmarks::Sent;
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep_until(self.deadline) => None,
+            () = closed(&mut self.closing) => None,
+            delivery = changes.next() => Some(Wake::Changed(delivery)),
+            () = tokio::time::sleep_until(self.bookmark_at), if is_bookmarked => Some(Wake::BookmarkDue),
+        }
+    }
+
+    fn absorb(&mut self, delivery: Delivery) {
+        self.pending.extend(delivery.events.into_iter().map(Pending::Change));
+    }
+
+    /// Renders pending items until a chunk is worth sending.
+    fn drain(&mut self) -> Option<Bytes> {
+        let mut chunk: Option<Bytes> = None;
+        let mut buffer = Vec::new();
+        while let Some(next) = self.pending.pop_front() {
+            let Some(bytes) = self.render(next) else { continue };
+            match chunk.take() {
+                // A single change goes out as the shared bytes themselves.
+                None if buffer.is_empty() => chunk = Some(bytes),
+                None => buffer.extend_from_slice(&bytes),
+                Some(first) => {
+                    buffer.extend_from_slice(&first);
+                    buffer.extend_from_slice(&bytes);
+                }
+            }
+            if buffer.len() > CHUNK_BYTES {
+                break;
+            }
+        }
+        chunk.or_else(|| (!buffer.is_empty()).then(|| buffer.into()))
+    }
+
+    fn render(&mut self, pending: Pending) -> Option<Bytes> {
+        match pending {
+            Pending::State(entry) => Some(self.frame("ADDED", &entry, entry.modified)),
+            Pending::InitialEventsEnd(revision) => {
+                Some(self.bookmark(revision, json!({"k8s.io/initial-events-end": "true"})))
+            }
+            Pending::Change(event) => self.change(&event),
+            Pending::Failure(error) => {
+                self.is_over = true;
+                Some(line("ERROR", error.status().to_string().as_bytes()))
+            }
+        }
+    }
+
+    /// API-329: what a change looks like through the selectors.
+    fn change(&mut self, event: &Event) -> Option<Bytes> {
+        let was = event.before().filter(|entry| self.wants(entry));
+        let is = event.now().filter(|entry| self.wants(entry));
+        let (kind, entry) = match (was, is) {
+            (None, None) => return None,
+            (None, Some(now)) => ("ADDED", now),
+            (Some(_), Some(now)) => ("MODIFIED", now),
+            (Some(before), None) => ("DELETED", before),
+        };
+        if self.form == Form::Plain {
+            return Some(event.memo(Frames::default).of(kind, entry, event.revision));
+        }
+        Some(self.frame(kind, entry, event.revision))
+    }
+
+    fn frame(&mut self, kind: &'static str, entry: &Entry, revision: Revision) -> Bytes {
+        match self.form {
+            Form::Plain => plain_frame(kind, entry, revision),
+            Form::Metadata => {
+                let doc = object::decode(&entry.value, revision);
+                line(kind, table::partial(&doc).to_string().as_bytes())
+            }
+            Form::Table(_) => {
+                let doc = object::decode(&entry.value, revision);
+                let table = self.table(&doc, revision);
+                line(kind, table.to_string().as_bytes())
+            }
+        }
+    }
+
+    /// API-235: columns only in the first event.
+    fn table(&mut self, doc: &Value, revision: Revision) -> Value {
+        let Form::Table(include) = self.form else { return Value::Null };
+        let columns = std::mem::replace(&mut self.columns, Columns::Omitted);
+        let metadata = json!({"resourceVersion": revision.to_string()});
+        table::table(self.selection.kind, std::slice::from_ref(doc), include, columns, metadata, self.clock.now())
+    }
+
+    fn bookmark(&mut self, revision: Revision, annotations: Value) -> Bytes {
+        let kind = self.selection.kind;
+        let mut metadata = json!({"resourceVersion": revision.to_string(), "creationTimestamp": null});
+        if annotations.as_object().is_some_and(|annotations| !annotations.is_empty()) {
+            metadata["annotations"] = annotations;
+        }
+        let doc = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": metadata});
+        let doc = match self.form {
+            Form::Plain => doc,
+            Form::Metadata => table::partial(&doc),
+            Form::Table(_) => self.table(&doc, revision),
+        };
+        line("BOOKMARK", doc.to_string().as_bytes())
+    }
+}
+
+/// Initial states are joined up to about this size.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// The rendered lines of one change, one per way a watcher can see it.
+#[derive(Default)]
+struct Frames {
+    added: OnceLock<Bytes>,
+    modified: OnceLock<Bytes>,
+    deleted: OnceLock<Bytes>,
+}
+
+impl Frames {
+    fn of(&self, kind: &'static str, entry: &Entry, revision: Revision) -> Bytes {
+        let slot = match kind {
+            "ADDED" => &self.added,
+            "MODIFIED" => &self.modified,
+            _ => &self.deleted,
+        };
+        slot.get_or_init(|| plain_frame(kind, entry, revision)).clone()
+    }
+}
+
+fn plain_frame(kind: &str, entry: &Entry, revision: Revision) -> Bytes {
+    let mut out = Vec::with_capacity(entry.value.len() + 64);
+    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+    object::write_json(&mut out, &entry.value, revision);
+    out.extend_from_slice(b"}\n");
+    out.into()
+}
+
+fn line(kind: &str, object: &[u8]) -> Bytes {
+    let mut out = Vec::with_capacity(object.len() + 64);
+    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
+    out.extend_from_slice(object);
+    out.extend_from_slice(b"}\n");
+    out.into()
+}

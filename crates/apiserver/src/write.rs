@@ -1,0 +1,356 @@
+//! create, update and patch (API-337 to API-400): from a body to a stored
+//! object, in the order of API-116 to API-118.
+
+use bytes::Bytes;
+use http::StatusCode;
+use objects::{FieldError, Kind};
+use serde_json::{Value, json};
+use store::{Entry, Op, Revision, WriteError};
+
+use crate::answer::{self, Answer};
+use crate::api::{Api, Call, RequestBody};
+use crate::body::{self, Patch, WriteOptions};
+use crate::error::{ApiError, ResourceName};
+use crate::negotiate::{self, Form};
+use crate::{admission, namespaces, object, read};
+
+/// Which part of an object a request may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    Main,
+    Status,
+    /// `spec.finalizers` of a namespace (API-193).
+    Finalize,
+}
+
+pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    negotiate::require_json(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let doc = body::parse_object(call.kind, &bytes)?;
+    body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, &options).await?;
+    stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
+}
+
+/// Stores a decoded document as a new object; returns its bytes and version.
+pub(crate) async fn create_object(
+    api: &Api,
+    kind: &'static Kind,
+    namespace: Option<&str>,
+    mut doc: Value,
+    options: &WriteOptions,
+) -> Result<(Bytes, Revision), ApiError> {
+    if !object::text(&doc, &["metadata", "resourceVersion"]).is_empty() {
+        return Err(ApiError::Internal("resourceVersion should not be set on objects to be created".to_owned()));
+    }
+    place_in_namespace(&mut doc, namespace)?;
+    kind.ops.default(&mut doc);
+    admission::create(api, kind, namespace, &mut doc).await?;
+    kind.ops.default(&mut doc);
+    let generate = object::text(&doc, &["metadata", "generateName"]).to_owned();
+    let is_generated = object::name(&doc).is_empty() && !generate.is_empty();
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let mut doc = doc.clone();
+        if is_generated {
+            let stem: String = generate.chars().take(GENERATED_STEM_MAX).collect();
+            object::metadata_mut(&mut doc).insert("name".to_owned(), json!(stem + &api.ids.suffix()));
+        }
+        kind.ops.prepare_create(&mut doc);
+        let metadata = object::metadata_mut(&mut doc);
+        metadata.insert("uid".to_owned(), json!(api.ids.uid()));
+        metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
+        let errors = kind.ops.validate_create(&doc);
+        if !errors.is_empty() {
+            return Err(ApiError::invalid(kind, object::name(&doc), errors));
+        }
+        match insert(api, kind, namespace, &doc, options).await {
+            Err(ApiError::AlreadyExists { .. }) if is_generated && attempt < NAME_TRIES => {}
+            Err(ApiError::AlreadyExists { resource, name, is_deleting, .. }) => {
+                return Err(ApiError::AlreadyExists { resource, name, is_deleting, was_generated: is_generated });
+            }
+            other => return other,
+        }
+    }
+}
+
+/// API-153.
+const NAME_TRIES: u32 = 8;
+const GENERATED_STEM_MAX: usize = 58;
+
+async fn insert(
+    api: &Api,
+    kind: &'static Kind,
+    namespace: Option<&str>,
+    doc: &Value,
+    options: &WriteOptions,
+) -> Result<(Bytes, Revision), ApiError> {
+    let name = object::name(doc);
+    let key = object::key(kind, namespace, name);
+    let bytes = object::encode(kind, doc);
+    let exists = |current: Option<&Entry>| ApiError::AlreadyExists {
+        resource: ResourceName::of(kind),
+        name: name.to_owned(),
+        is_deleting: current.is_some_and(|entry| is_deleting(&object::document(entry))),
+        was_generated: false,
+    };
+    if options.is_dry_run {
+        return match api.store.get(&key).await? {
+            Some(current) => Err(exists(Some(&current))),
+            None => Ok((bytes, Revision(0))),
+        };
+    }
+    match api.store.write(vec![Op::create(key, bytes.clone())]).await {
+        Ok(revision) => Ok((bytes, revision)),
+        Err(WriteError::Conflict { current, .. }) => Err(exists(current.as_deref())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+pub(crate) fn is_deleting(doc: &Value) -> bool {
+    !object::at(doc, &["metadata", "deletionTimestamp"]).is_null()
+}
+
+/// API-157: an empty namespace is the request's; another one is an error.
+fn place_in_namespace(doc: &mut Value, namespace: Option<&str>) -> Result<(), ApiError> {
+    let Some(namespace) = namespace else { return Ok(()) };
+    let metadata = object::metadata_mut(doc);
+    match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
+        "" => {
+            metadata.insert("namespace".to_owned(), json!(namespace));
+            Ok(())
+        }
+        given if given == namespace => Ok(()),
+        _ => Err(ApiError::BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request".to_owned(),
+        )),
+    }
+}
+
+pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
+    let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
+    negotiate::require_json(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let doc = body::parse_object(call.kind, &bytes)?;
+    body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    update(api, call, &Source::Replace(doc), part, &options).await
+}
+
+pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
+    let options = WriteOptions::parse(&call.query, "PatchOptions")?;
+    let kind_of_patch = Patch::kind_of(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let patch = Patch::parse(kind_of_patch, &bytes, &call.query)?;
+    update(api, call, &Source::Patch(patch), part, &options).await
+}
+
+/// Where the new state comes from.
+enum Source {
+    Replace(Value),
+    Patch(Patch),
+}
+
+impl Source {
+    fn apply(&self, call: &mut Call, old: &Value, options: &WriteOptions) -> Result<Value, ApiError> {
+        match self {
+            Self::Replace(doc) => Ok(doc.clone()),
+            Self::Patch(patch) => patch.apply(call.kind, call.path.name.as_deref(), old, options, &mut call.warnings),
+        }
+    }
+
+    /// Whether the client insists on the version it saw (API-347, API-388).
+    fn is_conditional(&self) -> bool {
+        let doc = match self {
+            Self::Replace(doc) => doc,
+            Self::Patch(patch) => patch.document(),
+        };
+        !object::text(doc, &["metadata", "resourceVersion"]).is_empty()
+    }
+}
+
+/// API-388: how often a lost race is run again.
+const UPDATE_TRIES: u32 = 8;
+
+async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
+    let key = call.key();
+    for _ in 0..UPDATE_TRIES {
+        let Some(entry) = api.store.get(&key).await? else {
+            return create_by_update(api, call, source, part, options).await;
+        };
+        let old = object::document(&entry);
+        let mut doc = source.apply(call, &old, options)?;
+        check_identity(call, &mut doc, &old, &entry)?;
+        let doc = prepare(api, call.kind, doc, &old, part).await?;
+        match store_update(api, call, &entry, &doc, options).await? {
+            Stored::At(bytes, revision) => {
+                if part == Part::Finalize {
+                    namespaces::finish(api, call.name()).await?;
+                }
+                return stored_answer(api, call, StatusCode::OK, &bytes, revision);
+            }
+            Stored::LostRace if source.is_conditional() => break,
+            Stored::LostRace => {}
+        }
+    }
+    Err(ApiError::conflict(call.kind, call.name()))
+}
+
+/// API-188: some kinds may be created by PUT.
+async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
+    let may_create = matches!(call.kind.plural, "events" | "leases" | "services" | "endpoints" | "runtimeclasses");
+    let (Source::Replace(doc), true, Part::Main) = (source, may_create, part) else {
+        return Err(ApiError::not_found(call.kind, call.name()));
+    };
+    let mut doc = doc.clone();
+    check_name(&doc, call.name())?;
+    let metadata = object::metadata_mut(&mut doc);
+    metadata.insert("name".to_owned(), json!(call.name()));
+    metadata.shift_remove("resourceVersion");
+    let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, options).await?;
+    stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
+}
+
+fn check_name(doc: &Value, name: &str) -> Result<(), ApiError> {
+    match object::name(doc) {
+        "" => Ok(()),
+        given if given == name => Ok(()),
+        given => Err(ApiError::BadRequest(format!(
+            "the name of the object ({given}) does not match the name on the URL ({name})"
+        ))),
+    }
+}
+
+/// Name, namespace, uid and version must fit the stored object (API-123,
+/// API-159, API-347).
+fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> Result<(), ApiError> {
+    check_name(doc, call.name())?;
+    let given = object::text(doc, &["metadata", "namespace"]);
+    if let Some(namespace) = call.namespace()
+        && !given.is_empty()
+        && given != namespace
+    {
+        return Err(ApiError::BadRequest(format!(
+            "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
+        )));
+    }
+    let conflict =
+        |detail| ApiError::Conflict { resource: ResourceName::of(call.kind), name: call.name().to_owned(), detail };
+    let (sent, stored) = (object::text(doc, &["metadata", "uid"]), object::text(old, &["metadata", "uid"]));
+    if !sent.is_empty() && sent != stored {
+        return Err(conflict(format!(
+            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}",
+            entry.key
+        )));
+    }
+    let version = object::text(doc, &["metadata", "resourceVersion"]);
+    if version.is_empty() && needs_version(call.kind) {
+        let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+        return Err(ApiError::invalid(call.kind, call.name(), vec![error]));
+    }
+    if !version.is_empty() && version != "0" && version != entry.modified.to_string() {
+        return Err(ApiError::conflict(call.kind, call.name()));
+    }
+    let metadata = object::metadata_mut(doc);
+    metadata.insert("name".to_owned(), json!(call.name()));
+    if let Some(namespace) = call.namespace() {
+        metadata.insert("namespace".to_owned(), json!(namespace));
+    }
+    Ok(())
+}
+
+/// API-189.
+fn needs_version(kind: &Kind) -> bool {
+    matches!(kind.plural, "leases" | "poddisruptionbudgets" | "csinodes" | "csidrivers" | "runtimeclasses")
+}
+
+/// The document as it will be stored: defaulted, limited to what the part may
+/// change, admitted, validated.
+async fn prepare(api: &Api, kind: &'static Kind, mut doc: Value, old: &Value, part: Part) -> Result<Value, ApiError> {
+    kind.ops.default(&mut doc);
+    let errors = match part {
+        Part::Main => {
+            kind.ops.prepare_update(&mut doc, old);
+            admission::update(api, kind, &mut doc, old).await?;
+            kind.ops.validate_update(&doc, old)
+        }
+        Part::Status => {
+            kind.ops.prepare_status_update(&mut doc, old);
+            kind.ops.validate_status_update(&doc, old)
+        }
+        Part::Finalize => {
+            let spec = doc.get("spec").cloned().unwrap_or_else(|| json!({}));
+            doc = old.clone();
+            doc["spec"] = spec;
+            Vec::new()
+        }
+    };
+    if errors.is_empty() { Ok(doc) } else { Err(ApiError::invalid(kind, object::name(old), errors)) }
+}
+
+pub(crate) enum Stored {
+    At(Bytes, Revision),
+    LostRace,
+}
+
+/// Writes an update, or removes the object if this update was all that its
+/// deletion waited for (API-185, TC-034).
+pub(crate) async fn store_update(
+    api: &Api,
+    call: &Call,
+    entry: &Entry,
+    doc: &Value,
+    options: &WriteOptions,
+) -> Result<Stored, ApiError> {
+    let bytes = object::encode(call.kind, doc);
+    let is_done = is_deletion_complete(doc);
+    // API-176: nothing changed, so nothing is written.
+    if options.is_dry_run || (!is_done && object::is_same(&bytes, &entry.value)) {
+        return Ok(Stored::At(bytes, entry.modified));
+    }
+    let op = if is_done {
+        Op::delete(entry.key.clone(), entry.modified)
+    } else {
+        Op::update(entry.key.clone(), bytes.clone(), entry.modified)
+    };
+    match api.store.write(vec![op]).await {
+        Ok(revision) => {
+            if is_done {
+                namespaces::after_removal(api, call.namespace()).await?;
+            }
+            Ok(Stored::At(bytes, revision))
+        }
+        Err(WriteError::Conflict { .. }) => Ok(Stored::LostRace),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Marked as deleted, no grace left, nobody holds it.
+fn is_deletion_complete(doc: &Value) -> bool {
+    let grace = object::at(doc, &["metadata", "deletionGracePeriodSeconds"]).as_i64().unwrap_or(0);
+    is_deleting(doc) && grace == 0 && !has_finalizers(doc)
+}
+
+/// In the metadata, or in the spec as only namespaces have them.
+pub(crate) fn has_finalizers(doc: &Value) -> bool {
+    let is_filled = |path: &[&str]| object::at(doc, path).as_array().is_some_and(|list| !list.is_empty());
+    is_filled(&["metadata", "finalizers"]) || (doc["kind"] == "Namespace" && is_filled(&["spec", "finalizers"]))
+}
+
+fn stored_answer(api: &Api, call: &Call, code: StatusCode, bytes: &Bytes, revision: Revision) -> Answer {
+    match call.form()? {
+        Form::Plain if revision.0 > 0 => {
+            let mut out = Vec::with_capacity(bytes.len() + 20);
+            object::write_json(&mut out, bytes, revision);
+            Ok(answer::json_bytes(code, out))
+        }
+        form => {
+            let mut doc = object::decode(bytes, revision);
+            if revision.0 == 0 {
+                object::metadata_mut(&mut doc).shift_remove("resourceVersion");
+            }
+            Ok(read::shaped(api, call, form, code, &doc))
+        }
+    }
+}

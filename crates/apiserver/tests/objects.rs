@@ -1,0 +1,362 @@
+//! Objects through the API: every verb, its answers and its refusals.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
+
+#[path = "support/fixture.rs"]
+mod support;
+
+use serde_json::{Value, json};
+use support::{fixture, json_of, pod};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn config_map(name: &str) -> Value {
+    json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": name}, "data": {"a": "1"}})
+}
+
+#[tokio::test]
+async fn api_344_create_answers_201_with_a_complete_object() {
+    let fixture = fixture().await;
+    let pod = fixture.admin.pod("web").await;
+    assert_eq!(pod["metadata"]["namespace"], "default");
+    assert_eq!(pod["metadata"]["creationTimestamp"], "2026-01-01T00:00:00Z");
+    assert_eq!(pod["metadata"]["uid"].as_str().unwrap().len(), 36);
+    assert!(pod["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap() > 0);
+    assert_eq!(pod["status"]["phase"], "Pending");
+    assert_eq!(pod["spec"]["serviceAccountName"], "default");
+    assert_eq!(pod["spec"]["priority"], 0);
+    assert_eq!(pod["spec"]["preemptionPolicy"], "PreemptLowerPriority");
+    let tolerations = pod["spec"]["tolerations"].as_array().unwrap();
+    assert_eq!(tolerations.len(), 2, "API-709: {tolerations:?}");
+    assert_eq!(tolerations[0]["tolerationSeconds"], 300);
+    assert_eq!(fixture.admin.get(&format!("{PODS}/web")).await, (200, pod));
+}
+
+#[tokio::test]
+async fn api_129_an_existing_name_is_refused() {
+    let fixture = fixture().await;
+    fixture.admin.pod("web").await;
+    let (code, status) = fixture.admin.post(PODS, &pod("web")).await;
+    assert_eq!(code, 409);
+    assert_eq!(
+        status,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "pods \"web\" already exists", "reason": "AlreadyExists",
+            "details": {"name": "web", "kind": "pods"}, "code": 409,
+        })
+    );
+}
+
+#[tokio::test]
+async fn api_153_generated_names_have_five_more_characters() {
+    let fixture = fixture().await;
+    let mut doc = pod("");
+    doc["metadata"] = json!({"generateName": "web-"});
+    let (code, created) = fixture.admin.post(PODS, &doc).await;
+    assert_eq!(code, 201, "{created}");
+    let name = created["metadata"]["name"].as_str().unwrap();
+    assert_eq!((name.len(), &name[..4]), (9, "web-"));
+}
+
+#[tokio::test]
+async fn api_704_a_missing_namespace_is_named() {
+    let fixture = fixture().await;
+    let (code, status) = fixture.admin.post("/api/v1/namespaces/nope/pods", &pod("web")).await;
+    assert_eq!((code, status["message"].as_str().unwrap()), (404, "namespaces \"nope\" not found"));
+    assert_eq!(status["details"], json!({"name": "nope", "kind": "namespaces"}));
+}
+
+#[tokio::test]
+async fn api_007_unknown_things_are_told_apart() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let (code, status) = admin.get(&format!("{PODS}/nope")).await;
+    assert_eq!((code, status["message"].as_str().unwrap()), (404, "pods \"nope\" not found"));
+    let (code, status) = admin.get("/api/v1/namespaces/default/widgets").await;
+    assert_eq!((code, status["message"].as_str().unwrap()), (404, "the server could not find the requested resource"));
+    let (code, body) = admin.get("/nope").await;
+    assert_eq!((code, body.as_str().unwrap().trim()), (404, "404 page not found"));
+    let (code, status) = admin.post("/api/v1/pods", &pod("web")).await;
+    assert_eq!((code, status["reason"].as_str().unwrap()), (405, "MethodNotAllowed"));
+}
+
+#[tokio::test]
+async fn api_341_unknown_fields_warn_or_are_refused() {
+    let fixture = fixture().await;
+    let mut doc = config_map("a");
+    doc["spec"] = json!({"foo": 1});
+    let (code, status) = fixture.admin.post(&format!("{MAPS}?fieldValidation=Strict"), &doc).await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        status["message"],
+        "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: unknown field \"spec\""
+    );
+    let request = http::Request::post(MAPS).body(http_body_util::Full::new(doc.to_string().into())).unwrap();
+    let response = fixture.admin.send(request).await;
+    assert_eq!(response.status(), 201);
+    let warnings: Vec<_> = response.headers().get_all("warning").iter().collect();
+    assert_eq!(warnings, ["299 - \"unknown field \\\"spec\\\"\""]);
+    assert_eq!(json_of(response).await.get("spec"), None);
+}
+
+#[tokio::test]
+async fn api_123_wrong_types_and_mismatches_are_bad_requests() {
+    let fixture = fixture().await;
+    let mut doc = config_map("a");
+    doc["data"] = json!("text");
+    assert_eq!(fixture.admin.post(MAPS, &doc).await.0, 400);
+    let mut doc = config_map("a");
+    doc["metadata"]["namespace"] = json!("other");
+    let (code, status) = fixture.admin.post(MAPS, &doc).await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        status["message"],
+        "the namespace of the provided object does not match the namespace sent on the request"
+    );
+    fixture.admin.post(MAPS, &config_map("a")).await;
+    let (code, status) = fixture.admin.put(&format!("{MAPS}/a"), &config_map("b")).await;
+    assert_eq!(code, 400);
+    assert_eq!(status["message"], "the name of the object (b) does not match the name on the URL (a)");
+}
+
+#[tokio::test]
+async fn api_005_large_bodies_are_refused() {
+    let fixture = fixture().await;
+    let mut doc = config_map("a");
+    doc["data"]["a"] = json!("x".repeat(3 << 20));
+    let (code, status) = fixture.admin.post(MAPS, &doc).await;
+    assert_eq!((code, status["message"].as_str().unwrap()), (413, "Request entity too large: limit is 3145728"));
+}
+
+#[tokio::test]
+async fn api_347_stale_updates_conflict_and_unconditional_ones_win() {
+    let fixture = fixture().await;
+    let (_, first) = fixture.admin.post(MAPS, &config_map("a")).await;
+    let mut second = first.clone();
+    second["data"]["a"] = json!("2");
+    let (code, stored) = fixture.admin.put(&format!("{MAPS}/a"), &second).await;
+    assert_eq!((code, &stored["data"]["a"]), (200, &json!("2")));
+    let (code, status) = fixture.admin.put(&format!("{MAPS}/a"), &second).await;
+    assert_eq!(code, 409);
+    assert_eq!(
+        status["message"],
+        "Operation cannot be fulfilled on configmaps \"a\": the object has been modified; please apply your changes to the latest version and try again"
+    );
+    let (code, _) = fixture.admin.put(&format!("{MAPS}/a"), &config_map("a")).await;
+    assert_eq!(code, 200);
+    let (code, status) = fixture.admin.put(&format!("{MAPS}/missing"), &config_map("missing")).await;
+    assert_eq!((code, status["reason"].as_str().unwrap()), (404, "NotFound"));
+}
+
+#[tokio::test]
+async fn api_176_an_update_without_effect_makes_no_version() {
+    let fixture = fixture().await;
+    let pod = fixture.admin.pod("web").await;
+    let (_, same) = fixture.admin.put(&format!("{PODS}/web"), &pod).await;
+    assert_eq!(same, pod);
+    let (_, same) = fixture.admin.merge(&format!("{PODS}/web"), &json!({"metadata": {"labels": {"app": "web"}}})).await;
+    assert_eq!(same, pod);
+}
+
+#[tokio::test]
+async fn api_387_patches_by_media_type() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    admin.pod("web").await;
+    let path = format!("{PODS}/web");
+    let (code, doc) = admin.merge(&path, &json!({"metadata": {"labels": {"tier": "front"}}})).await;
+    assert_eq!((code, &doc["metadata"]["labels"]), (200, &json!({"app": "web", "tier": "front"})));
+    let patch = json!([{"op": "remove", "path": "/metadata/labels/tier"}]);
+    let (code, doc) = admin.call("PATCH", &path, "application/json-patch+json", &patch).await;
+    assert_eq!((code, &doc["metadata"]["labels"]), (200, &json!({"app": "web"})));
+    let (code, status) = admin.call("PATCH", &path, "application/json-patch+json", &patch).await;
+    assert_eq!(code, 422);
+    assert_eq!(status["message"], "the server rejected our request due to an error in our request");
+    let (code, status) = admin.call("PATCH", &path, "application/apply-patch+yaml", &json!({})).await;
+    assert_eq!((code, status["reason"].as_str().unwrap()), (415, "UnsupportedMediaType"));
+    let (code, status) = admin.merge(&path, &json!({"metadata": {"resourceVersion": "1"}})).await;
+    assert_eq!((code, status["reason"].as_str().unwrap()), (409, "Conflict"));
+    let (code, _) = admin.merge(&format!("{PODS}/missing"), &json!({})).await;
+    assert_eq!(code, 404);
+}
+
+#[tokio::test]
+async fn api_338_dry_run_answers_as_if_and_stores_nothing() {
+    let fixture = fixture().await;
+    let (code, doc) = fixture.admin.post(&format!("{MAPS}?dryRun=All"), &config_map("a")).await;
+    assert_eq!(code, 201);
+    assert!(doc["metadata"]["uid"].is_string());
+    assert_eq!(fixture.admin.get(&format!("{MAPS}/a")).await.0, 404);
+    let (code, status) = fixture.admin.post(&format!("{MAPS}?dryRun=Some"), &config_map("a")).await;
+    assert_eq!((code, status["reason"].as_str().unwrap()), (422, "Invalid"));
+    fixture.admin.post(MAPS, &config_map("a")).await;
+    let (code, _) = fixture.admin.delete(&format!("{MAPS}/a?dryRun=All"), &Value::Null).await;
+    assert_eq!((code, fixture.admin.get(&format!("{MAPS}/a")).await.0), (200, 200));
+}
+
+#[tokio::test]
+async fn api_349_status_and_spec_have_their_own_endpoints() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let mut doc = admin.pod("web").await;
+    doc["status"]["phase"] = json!("Running");
+    let (_, main) = admin.put(&format!("{PODS}/web"), &doc).await;
+    assert_eq!(main["status"]["phase"], "Pending");
+    let patch = json!({"status": {"phase": "Running"}, "spec": {"nodeName": "sneaky"}});
+    let (code, status) = admin.merge(&format!("{PODS}/web/status"), &patch).await;
+    assert_eq!((code, &status["status"]["phase"]), (200, &json!("Running")));
+    assert_eq!(status["spec"].get("nodeName"), None);
+    assert_eq!(admin.get(&format!("{PODS}/web/status")).await.1["status"]["phase"], "Running");
+}
+
+#[tokio::test]
+async fn lc_020_a_pod_is_bound_once() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let before = admin.pod("web").await;
+    let (code, status) = admin.bind("web", "node-1").await;
+    assert_eq!((code, status["status"].as_str().unwrap()), (201, "Success"));
+    let (_, pod) = admin.get(&format!("{PODS}/web")).await;
+    assert_eq!(pod["spec"]["nodeName"], "node-1");
+    assert_eq!(pod["metadata"].get("generation"), before["metadata"].get("generation"), "API-595");
+    let condition = &pod["status"]["conditions"][0];
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("PodScheduled"), &json!("True")));
+    let (code, status) = admin.bind("web", "node-2").await;
+    assert_eq!(code, 409);
+    assert_eq!(
+        status["message"],
+        "Operation cannot be fulfilled on pods/binding \"web\": pod web is already assigned to node \"node-1\""
+    );
+    assert_eq!(admin.bind("missing", "node-1").await.0, 404);
+}
+
+#[tokio::test]
+async fn lc_274_a_bound_pod_dies_gracefully() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    admin.pod("web").await;
+    admin.bind("web", "node-1").await;
+    let mut events = admin.watch(&format!("{PODS}?watch=true&resourceVersion=0")).await;
+    assert_eq!(events.brief().await, "ADDED web");
+    let (code, pod) = admin.delete(&format!("{PODS}/web"), &json!({"gracePeriodSeconds": 5})).await;
+    assert_eq!(code, 200);
+    assert_eq!(pod["metadata"]["deletionTimestamp"], "2026-01-01T00:00:05Z");
+    assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 5);
+    assert_eq!(events.brief().await, "MODIFIED web");
+    // TC-029: the name is still taken.
+    let (code, status) = admin.post(PODS, &support::pod("web")).await;
+    assert_eq!(code, 409);
+    assert_eq!(status["message"], "object is being deleted: pods \"web\" already exists");
+    // The node agent confirms.
+    let uid = pod["metadata"]["uid"].clone();
+    let wrong = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": "other"}});
+    let (code, status) = admin.delete(&format!("{PODS}/web"), &wrong).await;
+    assert_eq!(code, 409);
+    assert!(status["message"].as_str().unwrap().contains("the UID in the precondition (other) does not match"));
+    let right = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": uid}});
+    let (code, last) = admin.delete(&format!("{PODS}/web"), &right).await;
+    assert_eq!((code, last["kind"].as_str().unwrap()), (200, "Pod"));
+    assert_eq!(events.brief().await, "MODIFIED web");
+    let gone = events.next().await.unwrap();
+    assert_eq!(gone["type"], "DELETED");
+    assert_eq!(gone["object"]["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(admin.get(&format!("{PODS}/web")).await.0, 404);
+}
+
+#[tokio::test]
+async fn tc_034_removing_the_last_finalizer_removes_the_object() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let mut doc = config_map("a");
+    doc["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    admin.post(MAPS, &doc).await;
+    let (code, marked) = admin.delete(&format!("{MAPS}/a"), &Value::Null).await;
+    assert_eq!((code, &marked["metadata"]["deletionTimestamp"]), (200, &json!("2026-01-01T00:00:00Z")));
+    assert_eq!(admin.get(&format!("{MAPS}/a")).await.0, 200);
+    let (code, _) = admin.merge(&format!("{MAPS}/a"), &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!((code, admin.get(&format!("{MAPS}/a")).await.0), (200, 404));
+}
+
+#[tokio::test]
+async fn api_151_most_kinds_answer_a_delete_with_a_status() {
+    let fixture = fixture().await;
+    let (_, created) = fixture.admin.post(MAPS, &config_map("a")).await;
+    let (code, status) = fixture.admin.delete(&format!("{MAPS}/a"), &json!({"propagationPolicy": "Background"})).await;
+    assert_eq!(code, 200);
+    let uid = &created["metadata"]["uid"];
+    assert_eq!(status["details"], json!({"name": "a", "kind": "configmaps", "uid": uid}));
+    assert_eq!(status["status"], "Success");
+}
+
+#[tokio::test]
+async fn api_386_collections_are_deleted_by_selector() {
+    let fixture = fixture().await;
+    for name in ["a", "b", "c"] {
+        fixture.admin.post(MAPS, &config_map(name)).await;
+    }
+    let path = format!("{MAPS}?fieldSelector=metadata.name!=b");
+    let (code, list) = fixture.admin.delete(&path, &Value::Null).await;
+    assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 2));
+    let (_, rest) = fixture.admin.get(MAPS).await;
+    assert_eq!(rest["items"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn api_193_a_deleted_namespace_takes_its_content_along() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let namespace = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "team"}});
+    let (code, created) = admin.post("/api/v1/namespaces", &namespace).await;
+    assert_eq!((code, &created["status"]["phase"]), (201, &json!("Active")));
+    admin.post("/api/v1/namespaces/team/configmaps", &config_map("a")).await;
+    admin.post("/api/v1/namespaces/team/pods", &pod("web")).await;
+    let binding = json!({"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n"}});
+    assert_eq!(admin.post("/api/v1/namespaces/team/bindings", &binding).await.0, 201);
+    let (code, marked) = admin.delete("/api/v1/namespaces/team", &Value::Null).await;
+    assert_eq!((code, &marked["status"]["phase"]), (200, &json!("Terminating")));
+    let (code, status) = admin.post("/api/v1/namespaces/team/configmaps", &config_map("b")).await;
+    assert_eq!(code, 403);
+    assert_eq!(
+        status["message"],
+        "configmaps \"b\" is forbidden: unable to create new content in namespace team because it is being terminated"
+    );
+    assert_eq!(admin.get("/api/v1/namespaces/team/configmaps/a").await.0, 404);
+    // The pod is still dying, so the namespace waits for it.
+    assert_eq!(admin.get("/api/v1/namespaces/team").await.0, 200);
+    admin.delete("/api/v1/namespaces/team/pods/web", &json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(admin.get("/api/v1/namespaces/team").await.0, 404);
+    let (code, status) = admin.delete("/api/v1/namespaces/default", &Value::Null).await;
+    assert_eq!(code, 403);
+    assert_eq!(status["message"], "namespaces \"default\" is forbidden: this namespace may not be deleted");
+}
+
+#[tokio::test]
+async fn api_188_leases_may_be_created_by_put() {
+    let fixture = fixture().await;
+    let path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n";
+    let lease = json!({
+        "kind": "Lease", "apiVersion": "coordination.k8s.io/v1", "metadata": {"name": "n"},
+        "spec": {"holderIdentity": "n", "leaseDurationSeconds": 40},
+    });
+    let (code, created) = fixture.admin.put(path, &lease).await;
+    assert_eq!(code, 201, "{created}");
+    let (code, status) = fixture.admin.put(path, &lease).await;
+    assert_eq!(code, 422);
+    assert!(status["message"].as_str().unwrap().ends_with("must be specified for an update"), "{status}");
+    assert_eq!(fixture.admin.put(path, &created).await.0, 200);
+}
+
+#[tokio::test]
+async fn api_611_logs_need_a_container_where_there_are_several() {
+    let fixture = fixture().await;
+    let mut doc = pod("web");
+    doc["spec"]["containers"] = json!([{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]);
+    fixture.admin.post(PODS, &doc).await;
+    let (code, status) = fixture.admin.get(&format!("{PODS}/web/log")).await;
+    assert_eq!(code, 400);
+    assert_eq!(status["message"], "a container name must be specified for pod web, choose one of: [a b]");
+    let (code, status) = fixture.admin.get(&format!("{PODS}/web/log?container=c")).await;
+    assert_eq!((code, status["message"].as_str().unwrap()), (400, "container c is not valid for pod web"));
+    assert_eq!(fixture.admin.get(&format!("{PODS}/web/log?container=a")).await.0, 204, "API-612");
+}

@@ -1,0 +1,193 @@
+//! Over real sockets on loopback: certificates as identity, protocols, the
+//! relay to a node agent, stopping; and kube's client without a socket.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
+
+#[path = "support/pki.rs"]
+mod pki;
+#[path = "support/fixture.rs"]
+mod support;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ambient::{Clock, Ids, Rng};
+use apiserver::{ApiServer, Config, Identity};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::service::service_fn;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
+use pki::Authority;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+
+struct Cluster {
+    authority: Authority,
+    address: SocketAddr,
+    api: ApiServer,
+    stop: oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<std::io::Result<()>>,
+    _dir: tempfile::TempDir,
+}
+
+async fn cluster() -> Cluster {
+    let authority = Authority::new();
+    let relay = authority.issue("kube-apiserver-kubelet-client", "system:masters");
+    let dir = tempfile::tempdir().unwrap();
+    let store = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
+    let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), ..Config::default() };
+    let api = ApiServer::new(Arc::new(store), config, Clock::system(), Ids::new(Rng::seeded(1)));
+    api.bootstrap().await.unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = authority.server(&authority.issue("kube-apiserver", "podium"));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let server = api.clone();
+    let served = tokio::spawn(async move {
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        server.serve(listener, tls, shutdown).await
+    });
+    Cluster { authority, address, api, stop, served, _dir: dir }
+}
+
+impl Cluster {
+    async fn get(&self, path: &str, user: Option<(&str, &str)>) -> (u16, String) {
+        let certificate = user.map(|(user, group)| self.authority.issue(user, group));
+        let tls = self.authority.client(certificate.as_ref());
+        let connector =
+            hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
+        let client: Client<_, Empty<Bytes>> = Client::builder(TokioExecutor::new()).build(connector);
+        let uri = format!("https://{}{path}", self.address).parse().unwrap();
+        let response = client.get(uri).await.unwrap();
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+#[tokio::test]
+async fn api_639_the_certificate_is_the_identity() {
+    let cluster = cluster().await;
+    assert_eq!(cluster.get("/livez", None).await, (200, "ok".to_owned()));
+    assert_eq!(cluster.get("/version", None).await.0, 200);
+    let (code, body) = cluster.get("/api/v1/pods", None).await;
+    assert_eq!(code, 401);
+    assert!(body.contains(r#""message":"Unauthorized","reason":"Unauthorized","code":401"#), "{body}");
+    assert_eq!(cluster.get("/api/v1/pods", Some(("admin", "system:masters"))).await.0, 200);
+    let (code, body) = cluster.get("/api/v1/pods", Some(("jane", "dev"))).await;
+    assert_eq!(code, 403);
+    assert!(body.contains(r#"User \"jane\" cannot list resource \"pods\""#), "{body}");
+}
+
+#[tokio::test]
+async fn api_001_http2_is_chosen_by_alpn() {
+    let cluster = cluster().await;
+    let admin = cluster.authority.issue("admin", "system:masters");
+    let mut tls = cluster.authority.client(Some(&admin));
+    tls.alpn_protocols = vec![b"h2".to_vec()];
+    let socket = tokio::net::TcpStream::connect(cluster.address).await.unwrap();
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let uri = format!("https://{}/api/v1/namespaces/default", cluster.address);
+    let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+}
+
+#[tokio::test]
+async fn stopping_ends_watches_and_then_the_server() {
+    let cluster = cluster().await;
+    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let mut events = admin.watch("/api/v1/pods?watch=true&resourceVersion=0").await;
+    cluster.stop.send(()).unwrap();
+    cluster.served.await.unwrap().unwrap();
+    assert_eq!(events.next().await, None);
+    assert_eq!(admin.get("/readyz").await.0, 500, "API-018");
+}
+
+/// Answers like a node agent.
+async fn agent(authority: &Authority) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(authority.server(&authority.issue("system:node:n", "system:nodes")));
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(socket).await else { continue };
+            let service = service_fn(|request: Request<hyper::body::Incoming>| async move {
+                let path = request.uri().path_and_query().unwrap().as_str().to_owned();
+                let mut response = Response::new(Full::new(Bytes::from(format!("asked {path}\n"))));
+                if path.contains("previous") {
+                    *response.status_mut() = http::StatusCode::BAD_REQUEST;
+                }
+                Ok::<_, Infallible>(response)
+            });
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn api_609_logs_come_from_the_node_agent() {
+    let cluster = cluster().await;
+    let address = agent(&cluster.authority).await;
+    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let node = json!({
+        "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address.ip().to_string()}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}},
+        },
+    });
+    let (code, made) = admin.post("/api/v1/nodes", &node).await;
+    assert_eq!(code, 201, "{made}");
+    admin.pod("web").await;
+    admin.bind("web", "n").await;
+    let path = "/api/v1/namespaces/default/pods/web/log?tailLines=5&follow=true";
+    let (code, text) = cluster.get(path, Some(("admin", "system:masters"))).await;
+    assert_eq!((code, &*text), (200, "asked /containerLogs/default/web/main?follow=true&tailLines=5\n"));
+    let (code, text) =
+        cluster.get("/api/v1/namespaces/default/pods/web/log?previous=true", Some(("a", "system:masters"))).await;
+    assert_eq!(code, 400);
+    assert!(text.contains("asked /containerLogs/default/web/main?previous=true"), "{text}");
+    let (code, status) = admin.get("/api/v1/namespaces/default/pods/web/log?tailLines=-1").await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        status["message"],
+        "PodLogOptions \"\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0"
+    );
+}
+
+#[tokio::test]
+async fn kube_works_in_process_without_a_socket() {
+    use futures::{StreamExt, TryStreamExt};
+    let fixture = support::fixture().await;
+    let client = kube::Client::new(fixture.api.service(Identity::admin()), "default");
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let stream = pods.watch(&WatchParams::default().disable_bookmarks(), "0").await.unwrap();
+    let mut stream = std::pin::pin!(stream);
+    let doc: Pod = serde_json::from_value(support::pod("web")).unwrap();
+    pods.create(&PostParams::default(), &doc).await.unwrap();
+    let Some(Ok(WatchEvent::Added(added))) = stream.next().await else { panic!("the pod must appear") };
+    assert_eq!(added.metadata.name.as_deref(), Some("web"));
+    let patch = json!({"status": {"phase": "Running"}});
+    pods.patch_status("web", &PatchParams::default(), &Patch::Strategic(&patch)).await.unwrap();
+    let list = pods.list(&ListParams::default()).await.unwrap();
+    assert_eq!(list.items[0].status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+    pods.delete("web", &DeleteParams::default()).await.unwrap();
+    let rest: Vec<_> = stream.take(3).try_collect().await.unwrap();
+    assert!(matches!(rest[2], WatchEvent::Deleted(_)), "{rest:?}");
+    let nodes: Api<Node> = Api::all(client);
+    let error = nodes.get("missing").await.unwrap_err();
+    assert!(matches!(error, kube::Error::Api(status) if status.code == 404));
+}

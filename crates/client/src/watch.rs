@@ -1,0 +1,126 @@
+//! Follows one kind for ever: list, watch, resume, and list again when the
+//! server has forgotten where we were.
+//!
+//! Never ends by itself and never skips: what a broken connection hid is found
+//! by the next list, including deletions (W3).
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use futures::TryStreamExt as _;
+use kube::api::{WatchEvent, WatchParams};
+
+use crate::cache::Cache;
+use crate::error::ApiError;
+use crate::request::{Client, Kind, Scope, paths};
+
+/// Where a watch stands.
+enum Position {
+    /// Nothing known, or history lost.
+    Nowhere,
+    /// Everything up to this resource version was seen.
+    At(String),
+}
+
+/// Waits between failed attempts; the last one repeats.
+const LADDER: [Duration; 6] = [
+    Duration::from_millis(50),
+    Duration::from_millis(200),
+    Duration::from_millis(800),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+];
+
+/// Runs until the cache it feeds is dropped.
+pub(crate) async fn follow<K: Kind>(client: Client, scope: Scope, cache: Weak<Cache<K>>) {
+    let mut position = Position::Nowhere;
+    let mut failures = 0;
+    loop {
+        let outcome = match position {
+            Position::Nowhere => fetch_all(&client, &scope, &cache).await,
+            Position::At(version) => follow_from(&client, &scope, &cache, version).await,
+        };
+        let Some(alive) = cache.upgrade() else { return };
+        position = match outcome {
+            Ok(version) => {
+                failures = 0;
+                Position::At(version)
+            }
+            Err((_, ApiError::Gone { .. })) => Position::Nowhere,
+            Err((version, error)) => {
+                alive.on_lost(&error);
+                drop(alive);
+                let delay = LADDER[failures.min(LADDER.len() - 1)];
+                failures += 1;
+                tracing::debug!(kind = %K::kind(&()), %error, ?delay, "watch interrupted");
+                tokio::time::sleep(client.jittered(delay)).await;
+                version.map_or(Position::Nowhere, Position::At)
+            }
+        };
+    }
+}
+
+/// How far it got before the error.
+type Interrupted = (Option<String>, ApiError);
+
+async fn fetch_all<K: Kind>(client: &Client, scope: &Scope, cache: &Weak<Cache<K>>) -> Result<String, Interrupted> {
+    let page = client.list::<K>(scope).await.map_err(|error| (None, error))?;
+    if let Some(cache) = cache.upgrade() {
+        cache.replace_all(page.items);
+    }
+    Ok(page.resource_version)
+}
+
+/// Returns where to resume when the stream ended in peace.
+async fn follow_from<K: Kind>(
+    client: &Client,
+    scope: &Scope,
+    cache: &Weak<Cache<K>>,
+    mut version: String,
+) -> Result<String, Interrupted> {
+    let mut params = WatchParams::default().timeout(WATCH_SECONDS);
+    params.field_selector.clone_from(&scope.fields);
+    params.label_selector.clone_from(&scope.labels);
+    let request = paths::<K>(&scope.namespace).watch(&params, &version);
+    let request = request.map_err(|error| (None, ApiError::Invalid { message: error.to_string() }))?;
+    let opened = client.inner().request_events::<K>(request).await;
+    let stream = opened.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?;
+    futures::pin_mut!(stream);
+    if let Some(cache) = cache.upgrade() {
+        cache.on_connected();
+    }
+    let opened_at = tokio::time::Instant::now();
+    loop {
+        let event = stream.try_next().await.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?;
+        let Some(cache) = cache.upgrade() else { return Ok(version) };
+        match event {
+            Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                version = version_of(&object).unwrap_or(version);
+                cache.apply(object);
+            }
+            Some(WatchEvent::Deleted(object)) => {
+                version = version_of(&object).unwrap_or(version);
+                cache.delete(object);
+            }
+            Some(WatchEvent::Bookmark(bookmark)) => version = bookmark.metadata.resource_version,
+            Some(WatchEvent::Error(status)) => {
+                return Err((Some(version), ApiError::of_status(status.code, &status.reason, status.message)));
+            }
+            // A server that closes at once would make us spin: that is a failure (API-314).
+            None if opened_at.elapsed() < SHORT_WATCH => {
+                let message = "very short watch".to_owned();
+                return Err((Some(version), ApiError::Unreachable { message }));
+            }
+            None => return Ok(version),
+        }
+    }
+}
+
+/// The server ends a watch after this long and we resume (API-314).
+const WATCH_SECONDS: u32 = 290;
+const SHORT_WATCH: Duration = Duration::from_secs(1);
+
+fn version_of<K: Kind>(object: &K) -> Option<String> {
+    object.meta().resource_version.clone()
+}

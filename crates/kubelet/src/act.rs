@@ -1,0 +1,167 @@
+//! Carries out one action of a plan and says how it ended.
+//!
+//! Never: decides whether, when or how often; every failure is an `Outcome`.
+
+use std::sync::Arc;
+
+use ambient::Now;
+use client::{ApiError, Deletion};
+use cri::{CriError, SandboxId};
+use lifecycle::{Action, ImageUse, Observation, Outcome, PullPolicy, StartStage};
+use objects::api::core::v1::Pod;
+
+use crate::container::{self, Birth, with_tag};
+use crate::ctx::Ctx;
+use crate::env::{self, Surroundings};
+use crate::observe::PodRef;
+use crate::payload;
+use crate::sandbox::sandbox_config;
+use crate::volumes::{self, Instance};
+
+/// What was known when the action began.
+#[derive(Clone)]
+pub(crate) struct Scene {
+    pub(crate) ctx: Arc<Ctx>,
+    pub(crate) pod: Arc<Pod>,
+    pub(crate) who: PodRef,
+    pub(crate) seen: Observation,
+}
+
+pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
+    let runtime = &scene.ctx.runtime;
+    match action {
+        Action::CreateSandbox { attempt } => create_sandbox(scene, *attempt).await,
+        Action::PullImage { image, policy, .. } => pull_image(&scene.ctx, image, *policy).await,
+        Action::StartContainer { container, attempt } => match start_container(scene, container, *attempt).await {
+            Ok(()) => Outcome::Done,
+            Err((stage, message)) => Outcome::NotStarted { stage, message },
+        },
+        Action::KillContainer { id, grace, .. } => {
+            done(runtime.stop_container(&scene.ctx.runtime_id(id), *grace).await)
+        }
+        Action::RemoveContainer { id, .. } => done(runtime.remove_container(&scene.ctx.runtime_id(id)).await),
+        Action::StopSandbox { id } => done(runtime.stop_sandbox(&SandboxId::from(id.as_str())).await),
+        Action::RemoveSandbox { id } => done(runtime.remove_sandbox(&SandboxId::from(id.as_str())).await),
+        Action::TearDown => {
+            let PodRef { namespace, name, uid } = &scene.who;
+            match volumes::tear_down(&scene.ctx.config, namespace, name, uid).await {
+                Ok(()) => Outcome::Done,
+                Err(error) => Outcome::Failed(error.to_string()),
+            }
+        }
+        Action::DeleteObject => delete_object(scene).await,
+    }
+}
+
+/// "Not there" is what stop and remove want (TC-053, H3).
+fn done(result: Result<(), CriError>) -> Outcome {
+    match result {
+        Ok(()) | Err(CriError::NotFound { .. }) => Outcome::Done,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
+    if let Err(message) = volumes::prepare(&scene.ctx, &scene.pod).await {
+        return Outcome::Failed(message);
+    }
+    let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config);
+    match scene.ctx.runtime.run_sandbox(config).await {
+        Ok(_) => Outcome::Done,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+/// LC-309, LC-310. The reasons are waiting reasons.
+async fn pull_image(ctx: &Ctx, image: &str, policy: PullPolicy) -> Outcome {
+    let reference = with_tag(image);
+    let refused = |reason: &str, message: String| Outcome::NoImage { reason: reason.to_owned(), message };
+    if policy != PullPolicy::Always {
+        match ctx.runtime.image(&reference).await {
+            Ok(Some(_)) => return Outcome::Image(ImageUse::AlreadyPresent),
+            Ok(None) if policy == PullPolicy::Never => {
+                let message = format!("Container image \"{image}\" is not present with pull policy of Never");
+                return refused("ErrImageNeverPull", message);
+            }
+            Ok(None) => {}
+            Err(CriError::Invalid(error)) => {
+                let message = format!("Failed to apply default image tag \"{image}\": {error}");
+                return refused("InvalidImageName", message);
+            }
+            Err(error) => {
+                return refused("ImageInspectError", format!("Failed to inspect image \"{image}\": {error}"));
+            }
+        }
+    }
+    let asked = ctx.clock.now();
+    let _turn = ctx.pulls.lock().await;
+    let begun = ctx.clock.now();
+    match ctx.runtime.pull_image(&reference).await {
+        Ok(pulled) => {
+            let ended = ctx.clock.now();
+            Outcome::Image(ImageUse::Pulled {
+                took_ms: millis(begun, ended),
+                waited_ms: millis(asked, ended),
+                size_bytes: pulled.size_bytes,
+            })
+        }
+        Err(CriError::Invalid(error)) => {
+            refused("InvalidImageName", format!("Failed to apply default image tag \"{image}\": {error}"))
+        }
+        Err(error) => refused("ErrImagePull", error.to_string()),
+    }
+}
+
+fn millis(from: Now, to: Now) -> u64 {
+    u64::try_from((to.mono - from.mono).as_millis()).unwrap_or(u64::MAX)
+}
+
+/// LC-194, after the image: configuration, create, start.
+async fn start_container(scene: &Scene, name: &str, attempt: u32) -> Result<(), (StartStage, String)> {
+    let runtime = &scene.ctx.runtime;
+    let ready = scene.seen.sandboxes.iter().find(|sandbox| sandbox.is_ready);
+    let sandbox = ready.ok_or_else(|| (StartStage::Create, "the pod has no ready sandbox".to_owned()))?;
+    let config = configure(scene, name, attempt).await.map_err(|message| (StartStage::Configure, message))?;
+    let id = runtime.create_container(&SandboxId::from(sandbox.id.as_str()), config).await;
+    let id = id.map_err(|error| (StartStage::Create, error.to_string()))?;
+    runtime.start_container(&id).await.map_err(|error| (StartStage::Start, error.to_string()))
+}
+
+async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::ContainerConfig, String> {
+    let (ctx, pod) = (&scene.ctx, &scene.pod);
+    let (_, container) = container::find(pod, name).ok_or_else(|| format!("container {name} is not in the spec"))?;
+    let references = payload::references(&ctx.client, &scene.who.namespace, env::needed(&container)).await?;
+    let host_ips: Vec<String> = ctx.config.host_ips.iter().map(ToString::to_string).collect();
+    let pod_ips = pod_ips(scene, &host_ips);
+    let around = Surroundings {
+        pod,
+        node_name: &ctx.config.node_name,
+        host_ips,
+        pod_ips: pod_ips.clone(),
+        capacity: &ctx.config.capacity,
+        references: &references,
+    };
+    let envs = env::environment(&container, &around)?;
+    let mounts = volumes::mounts(ctx, pod, &container, Instance { attempt, pod_ips }).await?;
+    let image = with_tag(container.image.as_deref().unwrap_or_default());
+    container::container_config(Birth { pod, container: &container, attempt, image, envs, mounts, config: &ctx.config })
+}
+
+/// LC-369, LC-370.
+fn pod_ips(scene: &Scene, host_ips: &[String]) -> Vec<String> {
+    match scene.seen.sandboxes.iter().find(|sandbox| sandbox.is_ready) {
+        Some(sandbox) if sandbox.is_host_network => host_ips.to_vec(),
+        Some(sandbox) => sandbox.ips.iter().map(ToString::to_string).collect(),
+        None => Vec::new(),
+    }
+}
+
+/// TC-087: grace 0, and only this very pod.
+async fn delete_object(scene: &Scene) -> Outcome {
+    let PodRef { namespace, name, uid } = &scene.who;
+    let how = Deletion { grace_seconds: Some(0), uid: Some(uid.clone()), ..Deletion::default() };
+    match scene.ctx.client.delete::<Pod>(namespace, name, &how).await {
+        Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => Outcome::Done,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}

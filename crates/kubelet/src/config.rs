@@ -1,0 +1,92 @@
+//! What an agent is told about itself and its node. Plain data: who composes
+//! the process reads flags, files and the machine.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cri::DnsConfig;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub node_name: String,
+    /// At most one per family, the primary first.
+    pub host_ips: Vec<IpAddr>,
+    /// Where the kubelet's HTTPS server listens, as the Node object says.
+    pub port: u16,
+    /// Pod directories live below: `<root>/pods/<uid>/…`.
+    pub root: PathBuf,
+    /// Pod log directories live below: `<log root>/<ns>_<name>_<uid>/…`.
+    pub log_root: PathBuf,
+    /// Added to the Node object besides the standard labels.
+    pub labels: BTreeMap<String, String>,
+    pub capacity: Capacity,
+    pub machine: Machine,
+    /// Shown as `kubeletVersion`.
+    pub version: String,
+    /// What pods get in their `/etc/resolv.conf`.
+    pub dns: DnsConfig,
+    pub periods: Periods,
+}
+
+/// What the node has. Allocatable equals capacity until reservations exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capacity {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub ephemeral_storage_bytes: u64,
+    pub pods: u32,
+}
+
+/// What `status.nodeInfo` says of the machine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Machine {
+    pub machine_id: String,
+    pub system_uuid: String,
+    pub boot_id: String,
+    pub kernel_version: String,
+    pub os_image: String,
+    /// As Go spells it: `amd64`, `arm64`.
+    pub architecture: String,
+}
+
+/// Every period users can observe (TC §14.2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Periods {
+    pub lease_duration: Duration,
+    pub lease_renew: Duration,
+    /// Node status is computed this often, and written when it changed …
+    pub node_status: Duration,
+    /// … or this long after it was last written.
+    pub node_report: Duration,
+    /// A status the API holds differently is written again after this long.
+    pub status_reconcile: Duration,
+    pub restart_backoff_initial: Duration,
+    pub restart_backoff_max: Duration,
+}
+
+impl Default for Periods {
+    fn default() -> Self {
+        Self {
+            lease_duration: Duration::from_secs(40),
+            lease_renew: Duration::from_secs(10),
+            node_status: Duration::from_secs(10),
+            node_report: Duration::from_secs(300),
+            status_reconcile: Duration::from_secs(10),
+            restart_backoff_initial: Duration::from_secs(10),
+            restart_backoff_max: Duration::from_secs(300),
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn pod_dir(&self, uid: &str) -> PathBuf {
+        self.root.join("pods").join(uid)
+    }
+
+    /// LC-088.
+    pub(crate) fn pod_log_dir(&self, namespace: &str, name: &str, uid: &str) -> PathBuf {
+        self.log_root.join(format!("{namespace}_{name}_{uid}"))
+    }
+}

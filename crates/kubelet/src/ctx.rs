@@ -1,0 +1,36 @@
+//! What every part of the agent holds: its configuration and its four doors
+//! (API, runtime, clock, Events).
+
+use std::sync::Arc;
+
+use ambient::Clock;
+use client::{Client, Recorder};
+use cri::{ContainerId, Runtime};
+use tokio::sync::Mutex;
+
+use crate::config::Config;
+
+pub(crate) struct Ctx {
+    pub(crate) config: Config,
+    pub(crate) client: Client,
+    pub(crate) runtime: Arc<dyn Runtime>,
+    pub(crate) clock: Clock,
+    pub(crate) recorder: Recorder,
+    /// The prefix of `containerID`, e.g. `podium` (LC-073).
+    pub(crate) runtime_name: String,
+    /// One pull at a time (LC-313).
+    pub(crate) pulls: Mutex<()>,
+}
+
+impl Ctx {
+    /// LC-073: as the API shows it.
+    pub(crate) fn shown_id(&self, id: &ContainerId) -> String {
+        format!("{}://{id}", self.runtime_name)
+    }
+
+    /// The way back.
+    pub(crate) fn runtime_id(&self, shown: &str) -> ContainerId {
+        let own = shown.strip_prefix(self.runtime_name.as_str()).and_then(|rest| rest.strip_prefix("://"));
+        ContainerId::from(own.unwrap_or(shown))
+    }
+}

@@ -1,0 +1,342 @@
+//! Pure. A container's environment and the `$(NAME)` references in it (LC-321, LC-322).
+
+use std::collections::BTreeMap;
+
+use objects::Quantity;
+use objects::api::core::v1::{Container, EnvVarSource, Pod, ResourceFieldSelector};
+
+use crate::config::Capacity;
+
+/// Objects a container's environment refers to, as far as they exist.
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    /// By name; secrets are kept apart because the two may share names.
+    pub(crate) config_maps: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) secrets: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// What is known of the pod when its container starts.
+pub(crate) struct Surroundings<'a> {
+    pub(crate) pod: &'a Pod,
+    pub(crate) node_name: &'a str,
+    pub(crate) host_ips: Vec<String>,
+    pub(crate) pod_ips: Vec<String>,
+    pub(crate) capacity: &'a Capacity,
+    pub(crate) references: &'a References,
+}
+
+/// Names of config maps and secrets a container's environment needs.
+pub(crate) fn needed(container: &Container) -> (Vec<String>, Vec<String>) {
+    let (mut config_maps, mut secrets) = (Vec::new(), Vec::new());
+    for source in container.env_from.iter().flatten() {
+        config_maps.extend(source.config_map_ref.as_ref().map(|reference| reference.name.clone()));
+        secrets.extend(source.secret_ref.as_ref().map(|reference| reference.name.clone()));
+    }
+    for source in container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref()) {
+        config_maps.extend(source.config_map_key_ref.as_ref().map(|reference| reference.name.clone()));
+        secrets.extend(source.secret_key_ref.as_ref().map(|reference| reference.name.clone()));
+    }
+    (config_maps, secrets)
+}
+
+/// LC-322: `envFrom` in order, then `env`, which overrides. The error is the
+/// message of `CreateContainerConfigError`.
+pub(crate) fn environment(container: &Container, around: &Surroundings<'_>) -> Result<Vec<(String, String)>, String> {
+    let mut set = Variables::default();
+    for source in container.env_from.iter().flatten() {
+        let prefix = source.prefix.as_deref().unwrap_or_default();
+        if let Some(reference) = &source.config_map_ref {
+            let known = &around.references.config_maps;
+            set.take_all(prefix, known.get(&reference.name), reference.optional, || {
+                missing("configmap", &reference.name)
+            })?;
+        }
+        if let Some(reference) = &source.secret_ref {
+            let known = &around.references.secrets;
+            set.take_all(prefix, known.get(&reference.name), reference.optional, || {
+                missing("secret", &reference.name)
+            })?;
+        }
+    }
+    for variable in container.env.iter().flatten() {
+        let value = match &variable.value_from {
+            None => Some(expand(variable.value.as_deref().unwrap_or_default(), &set.values)),
+            Some(source) => resolve(source, container, around)?,
+        };
+        if let Some(value) = value {
+            set.put(&variable.name, value);
+        }
+    }
+    Ok(set.in_order())
+}
+
+/// LC-322: `$(NAME)` of known variables is replaced, `$$` is one `$`, all else stays.
+pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        expanded.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        let reference = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
+        rest = match (after.strip_prefix('$'), reference) {
+            (Some(after), _) => {
+                expanded.push('$');
+                after
+            }
+            (None, Some((name, after))) => {
+                match known.get(name) {
+                    Some(value) => expanded.push_str(value),
+                    None => expanded.push_str(&format!("$({name})")),
+                }
+                after
+            }
+            (None, None) => {
+                expanded.push('$');
+                after
+            }
+        };
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
+#[derive(Default)]
+struct Variables {
+    order: Vec<String>,
+    values: BTreeMap<String, String>,
+}
+
+impl Variables {
+    fn put(&mut self, name: &str, value: String) {
+        if self.values.insert(name.to_owned(), value).is_none() {
+            self.order.push(name.to_owned());
+        }
+    }
+
+    fn take_all(
+        &mut self,
+        prefix: &str,
+        source: Option<&BTreeMap<String, String>>,
+        optional: Option<bool>,
+        missing: impl Fn() -> String,
+    ) -> Result<(), String> {
+        match source {
+            Some(entries) => entries.iter().for_each(|(key, value)| self.put(&format!("{prefix}{key}"), value.clone())),
+            None if optional == Some(true) => {}
+            None => return Err(missing()),
+        }
+        Ok(())
+    }
+
+    fn in_order(mut self) -> Vec<(String, String)> {
+        self.order.drain(..).filter_map(|name| self.values.remove_entry(&name)).collect()
+    }
+}
+
+fn missing(kind: &str, name: &str) -> String {
+    format!("{kind} \"{name}\" not found")
+}
+
+/// `None`: an optional reference that leads nowhere; the variable is left out.
+fn resolve(source: &EnvVarSource, container: &Container, around: &Surroundings<'_>) -> Result<Option<String>, String> {
+    if let Some(field) = &source.field_ref {
+        return field_value(&field.field_path, around).map(Some);
+    }
+    if let Some(field) = &source.resource_field_ref {
+        return resource_value(field, container, around).map(Some);
+    }
+    if let Some(reference) = &source.config_map_key_ref {
+        let known = around.references.config_maps.get(&reference.name);
+        return keyed(known, "ConfigMap", &reference.name, &reference.key, reference.optional, around);
+    }
+    if let Some(reference) = &source.secret_key_ref {
+        let known = around.references.secrets.get(&reference.name);
+        return keyed(known, "Secret", &reference.name, &reference.key, reference.optional, around);
+    }
+    Ok(None)
+}
+
+fn keyed(
+    source: Option<&BTreeMap<String, String>>,
+    kind: &str,
+    name: &str,
+    key: &str,
+    optional: Option<bool>,
+    around: &Surroundings<'_>,
+) -> Result<Option<String>, String> {
+    let value = source.and_then(|entries| entries.get(key)).cloned();
+    if value.is_some() || optional == Some(true) {
+        return Ok(value);
+    }
+    let namespace = around.pod.metadata.namespace.as_deref().unwrap_or_default();
+    Err(match source {
+        None => missing(&kind.to_lowercase(), name),
+        Some(_) => format!("couldn't find key {key} in {kind} {namespace}/{name}"),
+    })
+}
+
+pub(crate) fn field_value(path: &str, around: &Surroundings<'_>) -> Result<String, String> {
+    let meta = &around.pod.metadata;
+    let spec = around.pod.spec.as_ref();
+    let entry = |entries: &Option<BTreeMap<String, String>>, key: &str| {
+        entries.as_ref().and_then(|entries| entries.get(key)).cloned().unwrap_or_default()
+    };
+    let subscript = |list: &str| path.strip_prefix(list)?.strip_prefix("['")?.strip_suffix("']");
+    if let Some(key) = subscript("metadata.labels") {
+        return Ok(entry(&meta.labels, key));
+    }
+    if let Some(key) = subscript("metadata.annotations") {
+        return Ok(entry(&meta.annotations, key));
+    }
+    // The two maps as a whole: for files, the API refuses them in variables.
+    let lines = |entries: &Option<BTreeMap<String, String>>| {
+        let lines = entries.iter().flatten().map(|(key, value)| format!("{key}={value:?}"));
+        lines.collect::<Vec<_>>().join("\n")
+    };
+    Ok(match path {
+        "metadata.labels" => lines(&meta.labels),
+        "metadata.annotations" => lines(&meta.annotations),
+        "metadata.name" => meta.name.clone().unwrap_or_default(),
+        "metadata.namespace" => meta.namespace.clone().unwrap_or_default(),
+        "metadata.uid" => meta.uid.clone().unwrap_or_default(),
+        "spec.nodeName" => around.node_name.to_owned(),
+        "spec.serviceAccountName" => spec.and_then(|spec| spec.service_account_name.clone()).unwrap_or_default(),
+        "status.hostIP" => around.host_ips.first().cloned().unwrap_or_default(),
+        "status.hostIPs" => around.host_ips.join(","),
+        "status.podIP" => around.pod_ips.first().cloned().unwrap_or_default(),
+        "status.podIPs" => around.pod_ips.join(","),
+        _ => return Err(format!("unsupported fieldPath: {path}")),
+    })
+}
+
+pub(crate) fn resource_value(
+    field: &ResourceFieldSelector,
+    container: &Container,
+    around: &Surroundings<'_>,
+) -> Result<String, String> {
+    let spec = around.pod.spec.as_ref();
+    let named = field.container_name.as_deref().filter(|name| !name.is_empty());
+    let everyone =
+        || spec.into_iter().flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let target = match named {
+        Some(name) => {
+            everyone().find(|candidate| candidate.name == name).ok_or_else(|| format!("container {name} not found"))?
+        }
+        None => container,
+    };
+    let (list, name) = field.resource.split_once('.').ok_or_else(|| unsupported(&field.resource))?;
+    let resources = target.resources.as_ref();
+    let amounts = match list {
+        "requests" => resources.and_then(|resources| resources.requests.as_ref()),
+        "limits" => resources.and_then(|resources| resources.limits.as_ref()),
+        _ => return Err(unsupported(&field.resource)),
+    };
+    let given = amounts.and_then(|amounts| amounts.get(name)).and_then(|text| Quantity::parse(&text.0).ok());
+    // A container without a limit may use the whole node.
+    let amount = match (given, list, name) {
+        (Some(given), _, _) => given,
+        (None, "limits", "cpu") => Quantity::from_milli(signed(around.capacity.cpu_milli)),
+        (None, "limits", "memory") => Quantity::from_value(signed(around.capacity.memory_bytes)),
+        (None, "limits", "ephemeral-storage") => Quantity::from_value(signed(around.capacity.ephemeral_storage_bytes)),
+        (None, _, _) => Quantity::ZERO,
+    };
+    let divisor = field.divisor.as_ref().and_then(|text| Quantity::parse(&text.0).ok()).filter(|by| !by.is_zero());
+    let divisor = divisor.unwrap_or(Quantity::from_value(1)).nanos();
+    Ok((amount.nanos().div_euclid(divisor) + i128::from(amount.nanos().rem_euclid(divisor) != 0)).to_string())
+}
+
+fn unsupported(resource: &str) -> String {
+    format!("unsupported container resource : {resource}")
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn environment_of(container: serde_json::Value, references: &References) -> Result<Vec<(String, String)>, String> {
+        let pod: Pod = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "default", "uid": "u", "labels": {"app": "shop"}},
+            "spec": {"containers": [container], "serviceAccountName": "robot"},
+        }))
+        .unwrap();
+        let capacity = Capacity { cpu_milli: 1500, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0, pods: 110 };
+        let around = Surroundings {
+            pod: &pod,
+            node_name: "n1",
+            host_ips: vec!["192.0.2.1".into()],
+            pod_ips: vec!["10.0.0.2".into(), "fd00::2".into()],
+            capacity: &capacity,
+            references,
+        };
+        environment(&pod.spec.as_ref().unwrap().containers[0], &around)
+    }
+
+    fn shown(variables: Vec<(String, String)>) -> Vec<String> {
+        variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    #[test]
+    fn lc_322_references_expand_and_dollars_escape() {
+        let known = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
+        let cases = [
+            ("$(A)", "1"),
+            ("x$(A)y$(A)", "x1y1"),
+            ("$(B)", "$(B)"),
+            ("$$(A)", "$(A)"),
+            ("$$$(A)", "$1"),
+            ("$A $", "$A $"),
+            ("$(A", "$(A"),
+            ("", ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(expand(text, &known), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn lc_322_env_overrides_env_from_and_sees_earlier_variables() {
+        let map = BTreeMap::from([("A".to_owned(), "from".to_owned()), ("B".to_owned(), "b".to_owned())]);
+        let references = References { config_maps: BTreeMap::from([("m".to_owned(), map)]), ..References::default() };
+        let container = json!({"name": "a", "envFrom": [{"prefix": "P_", "configMapRef": {"name": "m"}}], "env": [
+            {"name": "P_A", "value": "own"},
+            {"name": "C", "value": "$(P_A)-$(P_B)-$(D)"},
+            {"name": "D", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "B"}}},
+        ]});
+        let expected = ["P_A=own", "P_B=b", "C=own-b-$(D)", "D=b"];
+        assert_eq!(shown(environment_of(container, &references).unwrap()), expected);
+    }
+
+    #[test]
+    fn fields_and_resources_of_the_pod_become_values() {
+        let field = |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+        let resource = |name: &str, resource: &str, divisor: &str| json!({"name": name, "valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}});
+        let container = json!({"name": "a", "resources": {"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}}, "env": [
+            field("NAME", "metadata.name"), field("APP", "metadata.labels['app']"), field("IPS", "status.podIPs"),
+            field("NODE", "spec.nodeName"), field("SA", "spec.serviceAccountName"),
+            resource("REQ", "requests.cpu", "1m"), resource("MEM", "limits.memory", "1Mi"), resource("CPU", "limits.cpu", "1"),
+        ]});
+        let expected =
+            ["NAME=web", "APP=shop", "IPS=10.0.0.2,fd00::2", "NODE=n1", "SA=robot", "REQ=250", "MEM=64", "CPU=2"];
+        assert_eq!(shown(environment_of(container, &References::default()).unwrap()), expected);
+    }
+
+    #[test]
+    fn lc_321_a_missing_reference_stops_the_container_unless_optional() {
+        let by = |optional: bool| {
+            json!({"name": "a", "env": [{"name": "X", "valueFrom":
+                {"secretKeyRef": {"name": "s", "key": "k", "optional": optional}}}]})
+        };
+        assert_eq!(environment_of(by(false), &References::default()), Err("secret \"s\" not found".to_owned()));
+        assert_eq!(environment_of(by(true), &References::default()), Ok(vec![]));
+        let empty =
+            References { secrets: BTreeMap::from([("s".to_owned(), BTreeMap::new())]), ..References::default() };
+        let expected = Err("couldn't find key k in Secret default/s".to_owned());
+        assert_eq!(environment_of(by(false), &empty), expected);
+    }
+}

@@ -1,0 +1,113 @@
+//! What a pod's worker has not looked at yet. Bounded by construction: one pod
+//! version (the newest), one "look again", and one end per action in flight.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use lifecycle::{Action, Outcome};
+use objects::api::core::v1::Pod;
+use tokio::sync::Notify;
+
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox {
+    news: Mutex<News>,
+    wake: Notify,
+}
+
+/// Everything that arrived since the last look.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) pod: Option<Arc<Pod>>,
+    pub(crate) is_gone: bool,
+    pub(crate) must_look: bool,
+    pub(crate) ended: VecDeque<(Action, Outcome)>,
+}
+
+impl Mailbox {
+    /// LC-007: only the newest pending version is kept.
+    pub(crate) fn pod(&self, pod: Arc<Pod>) {
+        self.put(|news| {
+            if news.pod.as_ref().is_none_or(|known| !is_older(&pod, known)) {
+                news.pod = Some(pod);
+            }
+        });
+    }
+
+    pub(crate) fn gone(&self) {
+        self.put(|news| news.is_gone = true);
+    }
+
+    /// The runtime changed.
+    pub(crate) fn look(&self) {
+        self.put(|news| news.must_look = true);
+    }
+
+    pub(crate) fn ended(&self, action: Action, outcome: Outcome) {
+        self.put(|news| {
+            news.must_look = true;
+            news.ended.push_back((action, outcome));
+        });
+    }
+
+    pub(crate) fn take(&self) -> News {
+        std::mem::take(&mut *self.lock())
+    }
+
+    /// Puts back what could not be used yet, before anything newer.
+    pub(crate) fn give_back(&self, mut old: VecDeque<(Action, Outcome)>) {
+        let mut news = self.lock();
+        old.append(&mut news.ended);
+        news.ended = old;
+        news.must_look = true;
+    }
+
+    /// Returns when something arrived since the last `take`.
+    pub(crate) async fn arrival(&self) {
+        self.wake.notified().await;
+    }
+
+    fn put(&self, change: impl FnOnce(&mut News)) {
+        change(&mut self.lock());
+        self.wake.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, News> {
+        self.news.lock().expect("a mailbox is never poisoned: no code panics while holding it")
+    }
+}
+
+/// Resource versions of one object can be compared as numbers (since v1.35);
+/// where they are none, arrival decides.
+pub(crate) fn is_older(candidate: &Pod, known: &Pod) -> bool {
+    let number = |pod: &Pod| pod.metadata.resource_version.as_deref().and_then(|version| version.parse::<u64>().ok());
+    matches!((number(candidate), number(known)), (Some(candidate), Some(known)) if candidate < known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(number: &str) -> Arc<Pod> {
+        let mut pod = Pod::default();
+        pod.metadata.resource_version = Some(number.into());
+        Arc::new(pod)
+    }
+
+    #[test]
+    fn lc_007_the_newest_version_wins_whatever_the_order() {
+        let mailbox = Mailbox::default();
+        mailbox.pod(version("10"));
+        mailbox.pod(version("9"));
+        let news = mailbox.take();
+        assert_eq!(news.pod.unwrap().metadata.resource_version.as_deref(), Some("10"));
+        assert!(mailbox.take().pod.is_none());
+    }
+
+    #[tokio::test]
+    async fn an_arrival_before_the_wait_is_not_missed() {
+        let mailbox = Mailbox::default();
+        mailbox.look();
+        mailbox.arrival().await;
+        assert!(mailbox.take().must_look);
+    }
+}

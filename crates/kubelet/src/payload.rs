@@ -1,0 +1,266 @@
+//! The content of volumes the agent writes itself: config maps, secrets, the
+//! downward API, and projections of them (LC-319, LC-320, LC-323).
+
+use std::collections::BTreeMap;
+
+use client::{ApiError, Client};
+use objects::api::core::v1::{
+    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, ServiceAccount, ServiceAccountTokenProjection, Volume,
+    VolumeProjection,
+};
+use serde_json::json;
+
+use crate::ctx::Ctx;
+use crate::env::{self, References, Surroundings};
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct File {
+    pub(crate) content: Vec<u8>,
+    pub(crate) mode: u32,
+}
+
+pub(crate) type Files = BTreeMap<String, File>;
+
+const MODE: i32 = 0o644;
+
+pub(crate) fn is_payload(volume: &Volume) -> bool {
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.downward_api.is_some()
+        || volume.projected.is_some()
+}
+
+/// Holds something that must not reach a disk.
+pub(crate) fn is_secret(volume: &Volume) -> bool {
+    let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+    let mut sources = sources.map(|source| source.secret.is_some() || source.service_account_token.is_some());
+    volume.secret.is_some() || sources.any(|is_secret| is_secret)
+}
+
+pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume) -> Result<Files, String> {
+    let mut files = Files::new();
+    if let Some(source) = &volume.config_map {
+        let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
+        take_config_map(ctx, pod, &source.name, choice, &mut files).await?;
+    }
+    if let Some(source) = &volume.secret {
+        let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
+        take_secret(ctx, pod, source.secret_name.as_deref().unwrap_or_default(), choice, &mut files).await?;
+    }
+    if let Some(source) = &volume.downward_api {
+        take_fields(ctx, pod, source.items.iter().flatten(), source.default_mode.unwrap_or(MODE), &mut files)?;
+    }
+    if let Some(source) = &volume.projected {
+        for projection in source.sources.iter().flatten() {
+            project(ctx, pod, projection, source.default_mode.unwrap_or(MODE), &mut files).await?;
+        }
+    }
+    Ok(files)
+}
+
+async fn project(ctx: &Ctx, pod: &Pod, source: &VolumeProjection, mode: i32, files: &mut Files) -> Result<(), String> {
+    if let Some(source) = &source.config_map {
+        let choice = Choice::new(source.items.as_deref(), source.optional, mode);
+        take_config_map(ctx, pod, &source.name, choice, files).await?;
+    }
+    if let Some(source) = &source.secret {
+        let choice = Choice::new(source.items.as_deref(), source.optional, mode);
+        take_secret(ctx, pod, &source.name, choice, files).await?;
+    }
+    if let Some(source) = &source.downward_api {
+        take_fields(ctx, pod, source.items.iter().flatten(), mode, files)?;
+    }
+    if let Some(source) = &source.service_account_token {
+        let token = token(ctx, pod, source).await?;
+        put(files, &source.path, token.into_bytes(), mode)?;
+    }
+    Ok(())
+}
+
+/// What a container's environment refers to; what does not exist is left out.
+pub(crate) async fn references(
+    client: &Client,
+    namespace: &str,
+    needed: (Vec<String>, Vec<String>),
+) -> Result<References, String> {
+    let mut found = References::default();
+    for name in needed.0 {
+        if let Some(map) = existing(client.get::<ConfigMap>(namespace, &name).await)? {
+            found.config_maps.insert(name, map.data.unwrap_or_default());
+        }
+    }
+    for name in needed.1 {
+        if let Some(secret) = existing(client.get::<Secret>(namespace, &name).await)? {
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, text(value.0)));
+            found.secrets.insert(name, data.collect());
+        }
+    }
+    Ok(found)
+}
+
+fn existing<T>(answer: Result<T, ApiError>) -> Result<Option<T>, String> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(ApiError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn take_config_map(
+    ctx: &Ctx,
+    pod: &Pod,
+    name: &str,
+    choice: Choice<'_>,
+    files: &mut Files,
+) -> Result<(), String> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let Some(map) = existing(ctx.client.get::<ConfigMap>(namespace, name).await)? else {
+        return if choice.is_optional { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
+    };
+    let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes()));
+    let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0));
+    let missing = |key: &str| format!("configmap references non-existent config key: {key}");
+    choice.select(text.chain(binary).collect(), missing, files)
+}
+
+async fn take_secret(ctx: &Ctx, pod: &Pod, name: &str, choice: Choice<'_>, files: &mut Files) -> Result<(), String> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let Some(secret) = existing(ctx.client.get::<Secret>(namespace, name).await)? else {
+        return if choice.is_optional { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
+    };
+    let entries = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
+    let missing = |key: &str| format!("references non-existent secret key: {key}");
+    choice.select(entries, missing, files)
+}
+
+/// Which keys of an object become files.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    items: Option<&'a [KeyToPath]>,
+    is_optional: bool,
+    mode: i32,
+}
+
+impl<'a> Choice<'a> {
+    fn new(items: Option<&'a [KeyToPath]>, optional: Option<bool>, mode: i32) -> Self {
+        Self { items: items.filter(|items| !items.is_empty()), is_optional: optional == Some(true), mode }
+    }
+
+    /// LC-320: all keys, or the listed ones under their own paths.
+    fn select(
+        self,
+        entries: BTreeMap<String, Vec<u8>>,
+        missing: impl Fn(&str) -> String,
+        files: &mut Files,
+    ) -> Result<(), String> {
+        let Some(items) = self.items else {
+            return entries.into_iter().try_for_each(|(key, value)| put(files, &key, value, self.mode));
+        };
+        for item in items {
+            match entries.get(&item.key) {
+                Some(value) => put(files, &item.path, value.clone(), item.mode.unwrap_or(self.mode))?,
+                None if self.is_optional => {}
+                None => return Err(missing(&item.key)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn take_fields<'a>(
+    ctx: &Ctx,
+    pod: &Pod,
+    items: impl Iterator<Item = &'a DownwardAPIVolumeFile>,
+    mode: i32,
+    files: &mut Files,
+) -> Result<(), String> {
+    let status = pod.status.as_ref();
+    let around = Surroundings {
+        pod,
+        node_name: &ctx.config.node_name,
+        host_ips: ctx.config.host_ips.iter().map(ToString::to_string).collect(),
+        pod_ips: status.and_then(|status| status.pod_ip.clone()).into_iter().collect(),
+        capacity: &ctx.config.capacity,
+        references: &References::default(),
+    };
+    for item in items {
+        let value = match (&item.field_ref, &item.resource_field_ref) {
+            (Some(field), _) => env::field_value(&field.field_path, &around)?,
+            (None, Some(field)) => env::resource_value(field, &Default::default(), &around)?,
+            (None, None) => continue,
+        };
+        put(files, &item.path, value.into_bytes(), item.mode.unwrap_or(mode))?;
+    }
+    Ok(())
+}
+
+/// LC-323: a token for this pod's service account, bound to the pod.
+async fn token(ctx: &Ctx, pod: &Pod, source: &ServiceAccountTokenProjection) -> Result<String, String> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let meta = &pod.metadata;
+    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
+    let audiences: Vec<&String> = source.audience.iter().filter(|audience| !audience.is_empty()).collect();
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {
+            "audiences": audiences,
+            "expirationSeconds": source.expiration_seconds.unwrap_or(3600),
+            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": text(&meta.name), "uid": text(&meta.uid)},
+        },
+    });
+    let answer =
+        ctx.client.create_subresource::<ServiceAccount>(&text(&meta.namespace), account, "token", &request).await;
+    let answer = answer.map_err(|error| format!("failed to fetch token: {error}"))?;
+    let token = answer["status"]["token"].as_str();
+    token.map(str::to_owned).ok_or_else(|| "failed to fetch token: the answer has none".to_owned())
+}
+
+fn put(files: &mut Files, path: &str, content: Vec<u8>, mode: i32) -> Result<(), String> {
+    let is_inside = std::path::Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
+    if path.is_empty() || !is_inside || path.starts_with("..") {
+        return Err(format!("invalid path {path:?}"));
+    }
+    let mode = u32::try_from(mode).unwrap_or(0o644) & 0o777;
+    files.insert(path.to_owned(), File { content, mode });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lc_320_listed_keys_must_exist_unless_optional() {
+        let entries = || BTreeMap::from([("a".to_owned(), b"1".to_vec())]);
+        let item = |key: &str| KeyToPath { key: key.into(), path: format!("d/{key}"), mode: Some(0o600) };
+        let missing = |key: &str| format!("references non-existent secret key: {key}");
+        let mut files = Files::new();
+        let (a, b) = ([item("a")], [item("b")]);
+        Choice::new(Some(&a), None, MODE).select(entries(), missing, &mut files).unwrap();
+        assert_eq!(files, Files::from([("d/a".to_owned(), File { content: b"1".to_vec(), mode: 0o600 })]));
+        let refused = Choice::new(Some(&b), None, MODE).select(entries(), missing, &mut files);
+        assert_eq!(refused, Err("references non-existent secret key: b".to_owned()));
+        assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(entries(), missing, &mut files), Ok(()));
+    }
+
+    #[test]
+    fn secrets_are_recognised_wherever_they_come_from() {
+        let volume = |source: serde_json::Value| -> Volume { serde_json::from_value(source).unwrap() };
+        let projected = |source: serde_json::Value| volume(json!({"name": "v", "projected": {"sources": [source]}}));
+        assert!(is_secret(&volume(json!({"name": "v", "secret": {"secretName": "s"}}))));
+        assert!(is_secret(&projected(json!({"serviceAccountToken": {"path": "token"}}))));
+        assert!(!is_secret(&projected(json!({"configMap": {"name": "m"}}))));
+        assert!(!is_secret(&volume(json!({"name": "v", "configMap": {"name": "m"}}))));
+    }
+
+    #[test]
+    fn a_payload_cannot_leave_its_volume() {
+        let mut files = Files::new();
+        for path in ["../x", "/x", "a/../../x", "..data", ""] {
+            assert!(put(&mut files, path, vec![], MODE).is_err(), "{path}");
+        }
+        assert!(files.is_empty());
+    }
+}

@@ -1,0 +1,179 @@
+//! All pods of this node: one worker each, kept alive, and what runs without
+//! belonging to anyone.
+//!
+//! Never: decides about a pod; that is its worker's `lifecycle`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::Mono;
+use client::{About, Change, Severity};
+use lifecycle::PodSpec;
+use objects::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio::task::{Id, JoinError, JoinSet};
+
+use crate::ctx::Ctx;
+use crate::orphan;
+use crate::worker::{Lines, Worker, last_facts};
+
+/// Panics of one pod's worker within the window that park the pod.
+const PANICS_MAX: usize = 3;
+const PANIC_WINDOW: Duration = Duration::from_secs(600);
+
+pub(crate) struct Pods {
+    ctx: Arc<Ctx>,
+    connections: watch::Receiver<u64>,
+    seats: BTreeMap<String, Seat>,
+    tasks: JoinSet<()>,
+    /// Which pod a task works for.
+    owners: BTreeMap<Id, String>,
+}
+
+/// The place of one pod UID.
+struct Seat {
+    lines: Lines,
+    work: Work,
+    panics: Vec<Mono>,
+}
+
+enum Work {
+    /// A worker lives.
+    Pod(Arc<Pod>),
+    /// Its worker panicked too often, or it makes no sense; it rests until its deletion.
+    Parked,
+    /// Nobody knows this pod; it is being cleaned up.
+    Orphan,
+}
+
+impl Pods {
+    pub(crate) fn new(ctx: Arc<Ctx>, connections: watch::Receiver<u64>) -> Self {
+        Self { ctx, connections, seats: BTreeMap::new(), tasks: JoinSet::new(), owners: BTreeMap::new() }
+    }
+
+    pub(crate) fn on_change(&mut self, change: Change<Pod>) {
+        match change {
+            Change::Applied(pod) => self.on_applied(pod),
+            Change::Deleted(pod) => self.on_deleted(&pod),
+        }
+    }
+
+    /// Something happened in the runtime to this pod.
+    pub(crate) fn on_runtime(&mut self, uid: &str) {
+        match self.seats.get(uid) {
+            Some(seat) => seat.lines.mailbox.look(),
+            None => self.adopt_orphan(uid),
+        }
+    }
+
+    pub(crate) fn look_at_all(&self) {
+        self.seats.values().for_each(|seat| seat.lines.mailbox.look());
+    }
+
+    /// LC-015: called once the first complete list is in, never before.
+    pub(crate) async fn sweep(&mut self) {
+        for uid in orphan::uids(&self.ctx).await {
+            if !self.seats.contains_key(&uid) {
+                self.adopt_orphan(&uid);
+            }
+        }
+    }
+
+    /// Returns when a worker ended and was seen to; never while none lives.
+    pub(crate) async fn tend(&mut self) {
+        match self.tasks.join_next_with_id().await {
+            Some(Ok((id, ()))) => {
+                if let Some(uid) = self.owners.remove(&id) {
+                    self.seats.remove(&uid);
+                }
+            }
+            Some(Err(error)) => self.on_panic(&error),
+            None => std::future::pending().await,
+        }
+    }
+
+    fn on_applied(&mut self, pod: Arc<Pod>) {
+        let uid = pod.metadata.uid.clone().unwrap_or_default();
+        let is_dying = pod.metadata.deletion_timestamp.is_some();
+        match self.seats.get_mut(&uid) {
+            None => self.seat(&uid, pod, Vec::new()),
+            Some(Seat { work: Work::Parked, panics, .. }) if is_dying => {
+                let panics = std::mem::take(panics);
+                self.seat(&uid, pod, panics);
+            }
+            Some(Seat { work: Work::Parked | Work::Orphan, .. }) => {}
+            Some(Seat { work: Work::Pod(known), lines, .. }) => {
+                *known = pod.clone();
+                lines.mailbox.pod(pod);
+            }
+        }
+    }
+
+    fn on_deleted(&mut self, pod: &Pod) {
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        match self.seats.get(uid) {
+            Some(Seat { work: Work::Pod(_), lines, .. }) => lines.mailbox.gone(),
+            Some(Seat { work: Work::Parked, .. }) => self.adopt_orphan(uid),
+            Some(Seat { work: Work::Orphan, .. }) | None => {}
+        }
+    }
+
+    /// Gives a pod its worker. Actions of a predecessor that panicked end first.
+    fn seat(&mut self, uid: &str, pod: Arc<Pod>, panics: Vec<Mono>) {
+        let spec = match PodSpec::parse(&pod) {
+            Ok(spec) => spec,
+            Err(error) => {
+                // Known all the same: what runs of it is not an orphan.
+                tracing::warn!(uid, ?error, "not a pod we understand");
+                let seat = Seat { lines: Lines::default(), work: Work::Parked, panics };
+                self.seats.insert(uid.to_owned(), seat);
+                return;
+            }
+        };
+        let lines = Lines::default();
+        let former = self.seats.remove(uid).map(|seat| seat.lines.actions);
+        let worker = Worker::new(self.ctx.clone(), pod.clone(), spec, lines.clone(), self.connections.clone());
+        let task = async move {
+            if let Some(actions) = former {
+                actions.close();
+                actions.wait().await;
+            }
+            worker.run().await;
+        };
+        self.start(uid, Seat { lines, work: Work::Pod(pod), panics }, task);
+    }
+
+    fn adopt_orphan(&mut self, uid: &str) {
+        let task = orphan::clean_up(self.ctx.clone(), uid.to_owned());
+        self.start(uid, Seat { lines: Lines::default(), work: Work::Orphan, panics: Vec::new() }, task);
+    }
+
+    fn start(&mut self, uid: &str, seat: Seat, task: impl Future<Output = ()> + Send + 'static) {
+        let id = self.tasks.spawn(task).id();
+        self.owners.insert(id, uid.to_owned());
+        self.seats.insert(uid.to_owned(), seat);
+    }
+
+    /// A worker that panics is rebuilt from API and runtime; one that keeps
+    /// panicking is parked, so that its pod costs nobody else anything.
+    fn on_panic(&mut self, error: &JoinError) {
+        let Some(uid) = self.owners.remove(&error.id()) else { return };
+        let Some(mut seat) = self.seats.remove(&uid) else { return };
+        let facts = last_facts(&seat.lines);
+        tracing::error!(uid, %error, ?facts, "a pod worker panicked");
+        let Work::Pod(pod) = &seat.work else { return };
+        let (pod, now) = (pod.clone(), self.ctx.clock.now());
+        seat.panics.retain(|&at| now.mono.since(at) < PANIC_WINDOW);
+        seat.panics.push(now.mono);
+        if seat.panics.len() < PANICS_MAX {
+            let panics = std::mem::take(&mut seat.panics);
+            self.seats.insert(uid.clone(), seat);
+            return self.seat(&uid, pod, panics);
+        }
+        let message = "The node agent failed repeatedly at this pod and leaves it alone until it is deleted.";
+        self.ctx.recorder.record(About::object(pod.as_ref()), Severity::Warning, "FailedSync", message, now);
+        seat.work = Work::Parked;
+        self.seats.insert(uid, seat);
+    }
+}

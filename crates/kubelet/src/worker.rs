@@ -1,0 +1,214 @@
+//! The loop of one pod: facts in, actions and status out (style §2.6).
+//!
+//! Never: an `if` about Kubernetes. What happens is decided in `lifecycle`;
+//! what it means for the runtime and the API is in `act` and `publish`.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ambient::{Mono, Now};
+use client::About;
+use futures::FutureExt as _;
+use lifecycle::{Fact, Note, Observation, Outcome, Plan, PodSpec, PodState, Rules, Severity};
+use objects::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
+
+use crate::act::{Scene, carry_out};
+use crate::container;
+use crate::ctx::Ctx;
+use crate::mailbox::{Mailbox, News, is_older};
+use crate::observe::{LastWords, PodRef, observe};
+use crate::publish::Desk;
+
+/// What a worker shares with who started it.
+#[derive(Clone, Default)]
+pub(crate) struct Lines {
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// Actions under way; they outlive a worker that panics.
+    pub(crate) actions: TaskTracker,
+    /// The last facts, for whoever must explain a panic.
+    pub(crate) journal: Arc<Mutex<VecDeque<Fact>>>,
+}
+
+const JOURNAL_MAX: usize = 64;
+/// Pause before looking again at a runtime that could not be read.
+const LOOK_RETRY: Duration = Duration::from_secs(1);
+/// Timers do not know less.
+const TICK: Duration = Duration::from_millis(1);
+
+pub(crate) struct Worker {
+    ctx: Arc<Ctx>,
+    lines: Lines,
+    who: PodRef,
+    pod: Arc<Pod>,
+    state: PodState,
+    seen: Observation,
+    words: LastWords,
+    desk: Desk,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        ctx: Arc<Ctx>,
+        pod: Arc<Pod>,
+        spec: PodSpec,
+        lines: Lines,
+        connections: watch::Receiver<u64>,
+    ) -> Self {
+        let who = PodRef { namespace: spec.namespace.clone(), name: spec.name.clone(), uid: spec.uid.clone() };
+        let desk = Desk::open(ctx.clone(), who.clone(), lines.mailbox.clone(), connections);
+        let rules = Rules {
+            backoff_initial: ctx.config.periods.restart_backoff_initial,
+            backoff_max: ctx.config.periods.restart_backoff_max,
+            ..Rules::upstream(ctx.config.host_ips.clone())
+        };
+        let state = PodState::new(spec, rules, ctx.clock.now());
+        lines.mailbox.look();
+        let (seen, words) = (Observation::default(), LastWords::default());
+        Self { ctx, lines, who, pod, state, seen, words, desk }
+    }
+
+    pub(crate) async fn run(mut self) {
+        loop {
+            if let Some(look_again) = self.receive().await {
+                self.sleep_until(Some(look_again)).await;
+                continue;
+            }
+            let now = self.ctx.clock.now();
+            let plan = self.begin_actions(now);
+            let insist_at = self.desk.offer(&self.state.render(now), &self.pod, now);
+            self.tell(now);
+            if self.state.is_finished() {
+                return;
+            }
+            self.sleep_until([plan.wake_at, insist_at].into_iter().flatten().min()).await;
+        }
+    }
+
+    /// Absorbs all that arrived. Nothing may be decided while the runtime cannot
+    /// be read; then the answer says when to look again.
+    async fn receive(&mut self) -> Option<Mono> {
+        let News { pod, is_gone, must_look, ended } = self.lines.mailbox.take();
+        if let Some(pod) = pod.filter(|pod| !is_older(pod, &self.pod)) {
+            self.on_pod(pod);
+        }
+        if is_gone {
+            self.absorb(Fact::PodGone);
+        }
+        if must_look {
+            match observe(&self.ctx, &self.who, &mut self.words).await {
+                Ok(seen) => {
+                    self.seen = seen.clone();
+                    self.absorb(Fact::Observed(seen));
+                }
+                Err(error) => {
+                    tracing::warn!(pod = self.who.name, uid = self.who.uid, %error, "the runtime cannot be read");
+                    self.lines.mailbox.give_back(ended);
+                    return Some(self.ctx.clock.now().mono + LOOK_RETRY);
+                }
+            }
+        }
+        for (action, outcome) in ended {
+            self.absorb(Fact::Ended(action, outcome));
+        }
+        None
+    }
+
+    fn on_pod(&mut self, pod: Arc<Pod>) {
+        match PodSpec::parse(&pod) {
+            Ok(spec) => {
+                self.pod = pod;
+                self.absorb(Fact::PodChanged(Box::new(spec)));
+            }
+            Err(error) => tracing::warn!(pod = self.who.name, uid = self.who.uid, ?error, "not a pod we understand"),
+        }
+    }
+
+    fn absorb(&mut self, fact: Fact) {
+        let mut journal = self.lines.journal.lock().expect("a journal is never poisoned: nothing panics holding it");
+        if journal.len() == JOURNAL_MAX {
+            journal.pop_front();
+        }
+        journal.push_back(fact.clone());
+        drop(journal);
+        self.state.absorb(fact, self.ctx.clock.now());
+    }
+
+    /// Every action becomes a task of its own that ends in exactly one `Ended`.
+    fn begin_actions(&mut self, now: Now) -> Plan {
+        let plan = self.state.plan(now);
+        for planned in &plan.actions {
+            let action = planned.action.clone();
+            tracing::info!(
+                pod = self.who.name,
+                uid = self.who.uid,
+                ?action,
+                rule = planned.cause.rule,
+                because = planned.cause.because
+            );
+            self.absorb(Fact::Begun(action.clone()));
+            let scene =
+                Scene { ctx: self.ctx.clone(), pod: self.pod.clone(), who: self.who.clone(), seen: self.seen.clone() };
+            let mailbox = self.lines.mailbox.clone();
+            self.lines.actions.spawn(async move {
+                let outcome = AssertUnwindSafe(carry_out(&scene, &action)).catch_unwind().await;
+                let outcome = outcome.unwrap_or_else(|_| Outcome::Failed("the agent failed at it".to_owned()));
+                tracing::debug!(pod = scene.who.name, ?action, ?outcome, "ended");
+                mailbox.ended(action, outcome);
+            });
+        }
+        plan
+    }
+
+    /// Posts what is worth telling (LC-303).
+    fn tell(&mut self, now: Now) {
+        for note in self.state.take_notes() {
+            match note {
+                Note::Event { severity, reason, message, container } => {
+                    let severity = match severity {
+                        Severity::Normal => client::Severity::Normal,
+                        Severity::Warning => client::Severity::Warning,
+                    };
+                    let about = self.about(container.as_deref());
+                    self.ctx.recorder.record(about, severity, reason, &message, now);
+                }
+                Note::Transition { what, cause } => {
+                    tracing::info!(
+                        pod = self.who.name,
+                        uid = self.who.uid,
+                        what,
+                        rule = cause.rule,
+                        because = cause.because
+                    );
+                }
+            }
+        }
+    }
+
+    fn about(&self, container: Option<&str>) -> About {
+        let pod = About::object(self.pod.as_ref());
+        match container.and_then(|name| container::find(&self.pod, name)) {
+            Some((list, found)) => pod.container(list.field(), &found.name),
+            None => pod,
+        }
+    }
+
+    async fn sleep_until(&self, wake_at: Option<Mono>) {
+        let arrival = self.lines.mailbox.arrival();
+        let Some(wake_at) = wake_at else { return arrival.await };
+        let rest = wake_at.since(self.ctx.clock.now().mono).max(TICK);
+        tokio::select! {
+            biased;
+            () = arrival => {}
+            () = tokio::time::sleep(rest) => {}
+        }
+    }
+}
+
+/// Used by the panic report.
+pub(crate) fn last_facts(lines: &Lines) -> Vec<Fact> {
+    lines.journal.lock().map(|journal| journal.iter().cloned().collect()).unwrap_or_default()
+}

@@ -1,0 +1,122 @@
+//! A node in a box: stand-in API, fake runtime, virtual time.
+
+pub(crate) mod api;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::{Clock, Ids, Rng};
+use client::Client;
+use cri::Runtime;
+use cri::fake::Fake;
+use kubelet::{Capacity, Config, Kubelet, Machine, Periods};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use api::Api;
+
+pub(crate) struct Node {
+    pub(crate) api: Api,
+    pub(crate) runtime: Fake,
+    pub(crate) root: tempfile::TempDir,
+    clock: Clock,
+    agent: Option<JoinHandle<()>>,
+}
+
+/// The step of the virtual clock.
+const STEP: Duration = Duration::from_millis(10);
+
+impl Node {
+    /// A node without an agent.
+    pub(crate) fn new() -> Self {
+        let clock = Clock::manual();
+        let ticking = clock.clone();
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(STEP).await;
+                ticking.advance(STEP);
+            }
+        });
+        let runtime = Fake::new(clock.clone(), Ids::new(Rng::seeded(1)));
+        runtime.add_image("busybox:1.36");
+        Self { api: Api::new(), runtime, root: tempfile::tempdir().unwrap(), clock, agent: None }
+    }
+
+    /// A node with its agent at work.
+    pub(crate) fn started() -> Self {
+        let mut node = Self::new();
+        node.start_agent();
+        node
+    }
+
+    pub(crate) fn start_agent(&mut self) {
+        self.run(self.agent(Arc::new(self.runtime.clone())));
+    }
+
+    /// An agent that is not at work yet, over some runtime.
+    pub(crate) fn agent(&self, runtime: Arc<dyn Runtime>) -> Kubelet {
+        Kubelet::new(config(self.root.path()), Client::new(self.api.clone()), runtime, self.clock.clone())
+    }
+
+    pub(crate) fn run(&mut self, agent: Kubelet) {
+        self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
+    }
+
+    pub(crate) async fn stop_agent(&mut self) {
+        if let Some(agent) = self.agent.take() {
+            agent.abort();
+            let _ = agent.await;
+        }
+    }
+
+    pub(crate) fn now(&self) -> ambient::Timestamp {
+        self.clock.now().wall
+    }
+}
+
+pub(crate) fn config(root: &std::path::Path) -> Config {
+    Config {
+        node_name: "n1".into(),
+        host_ips: vec!["192.0.2.1".parse().unwrap()],
+        port: 10250,
+        root: root.join("kubelet"),
+        log_root: root.join("logs"),
+        labels: Default::default(),
+        capacity: Capacity { cpu_milli: 2000, memory_bytes: 8 << 30, ephemeral_storage_bytes: 1 << 40, pods: 110 },
+        machine: Machine { architecture: "amd64".into(), ..Machine::default() },
+        version: "v1.35.0+podium".into(),
+        dns: cri::DnsConfig::default(),
+        periods: Periods::default(),
+    }
+}
+
+/// A bound pod with one container `app`; `more` goes over its spec.
+pub(crate) fn pod(name: &str, more: Value) -> Value {
+    let mut pod = json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "nodeName": "n1", "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+            "containers": [{
+                "name": "app", "image": "busybox:1.36", "imagePullPolicy": "IfNotPresent",
+                "terminationMessagePath": "/dev/termination-log", "terminationMessagePolicy": "File",
+            }],
+        },
+        "status": {"phase": "Pending", "qosClass": "BestEffort"},
+    });
+    for (field, value) in more.as_object().cloned().unwrap_or_default() {
+        pod["spec"][field] = value;
+    }
+    pod
+}
+
+pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a str {
+    let conditions = object["status"]["conditions"].as_array();
+    let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
+    found.and_then(|condition| condition["status"].as_str()).unwrap_or_default()
+}
+
+pub(crate) fn is_ready(pod: Option<&Value>) -> bool {
+    pod.is_some_and(|pod| condition(pod, "Ready") == "True")
+}

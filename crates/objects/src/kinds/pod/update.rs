@@ -1,0 +1,160 @@
+//! What may change after a pod's creation (API-588 to API-592).
+
+use serde_json::Value;
+
+use crate::doc::{at, items, keep, object, text};
+use crate::errors::FieldError;
+
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+const ALLOWED: &str = "pod updates may not change fields other than \
+    `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
+    `spec.tolerations` (only additions to existing tolerations),\
+    `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
+
+pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    errors.extend(mirror_annotation(doc, old));
+    for list in ["spec.containers", "spec.initContainers"] {
+        if items(doc, list).len() != items(old, list).len() {
+            errors.push(FieldError::forbidden(list, "pod updates may not add or remove containers"));
+        }
+    }
+    // Comparing the rest would only repeat the same problem.
+    if !errors.is_empty() {
+        return errors;
+    }
+    errors.extend(deadline(doc, old));
+    errors.extend(tolerations(doc, old));
+    errors.extend(gates(doc, old));
+    errors.extend(node_selector(doc, old));
+    let differences = frozen_differences(doc, old);
+    if !differences.is_empty() {
+        errors.push(FieldError::forbidden("spec", format!("{ALLOWED}\n{}", differences.join("\n"))));
+    }
+    errors
+}
+
+/// API-592.
+fn mirror_annotation(doc: &Value, old: &Value) -> Option<FieldError> {
+    let read = |doc: &Value| at(doc, "metadata.annotations").get(MIRROR).cloned();
+    let detail = match (read(old), read(doc)) {
+        (old, new) if old == new => return None,
+        (None, Some(_)) => "may not add mirror pod annotation",
+        _ => "may not remove or update mirror pod annotation",
+    };
+    Some(FieldError::forbidden(format!("metadata.annotations[{MIRROR}]"), detail))
+}
+
+/// Set once, then only lowered.
+fn deadline(doc: &Value, old: &Value) -> Option<FieldError> {
+    const PATH: &str = "spec.activeDeadlineSeconds";
+    let before = at(old, PATH).as_i64()?;
+    match at(doc, PATH).as_i64() {
+        None => Some(FieldError::invalid(PATH, Value::Null, "must not update from a positive integer to nil value")),
+        Some(after) if after > before => {
+            Some(FieldError::invalid(PATH, after, "must be less than or equal to previous value"))
+        }
+        Some(_) => None,
+    }
+}
+
+/// Every old toleration must survive; only its seconds may change.
+fn tolerations(doc: &Value, old: &Value) -> Option<FieldError> {
+    const PATH: &str = "spec.tolerations";
+    let same = |a: &Value, b: &Value| {
+        ["key", "operator", "value", "effect"].into_iter().all(|field| text(a, field) == text(b, field))
+    };
+    let new = items(doc, PATH);
+    let lost = items(old, PATH).iter().any(|before| !new.iter().any(|after| same(before, after)));
+    lost.then(|| FieldError::forbidden(PATH, "existing toleration can not be modified except its tolerationSeconds"))
+}
+
+fn gates(doc: &Value, old: &Value) -> Vec<FieldError> {
+    const PATH: &str = "spec.schedulingGates";
+    let known = items(old, PATH);
+    let new = items(doc, PATH).iter().map(|gate| text(gate, "name"));
+    new.filter(|name| !known.iter().any(|gate| text(gate, "name") == *name))
+        .map(|name| {
+            let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
+            FieldError::forbidden(format!("{PATH}.{name}"), detail)
+        })
+        .collect()
+}
+
+/// API-589: a gated pod's selector may grow.
+fn node_selector(doc: &Value, old: &Value) -> Option<FieldError> {
+    const PATH: &str = "spec.nodeSelector";
+    if items(old, "spec.schedulingGates").is_empty() {
+        return None;
+    }
+    let mut before = at(old, PATH).as_object().into_iter().flatten();
+    before.any(|(key, value)| at(doc, PATH).get(key) != Some(value)).then(|| {
+        let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+        FieldError::invalid(PATH, at(doc, PATH).clone(), detail)
+    })
+}
+
+/// API-590: what differs once the mutable fields are put back.
+fn frozen_differences(doc: &Value, old: &Value) -> Vec<String> {
+    let mut copy = doc.clone();
+    let old_spec = at(old, "spec");
+    for list in ["containers", "initContainers"] {
+        let before = items(old_spec, list);
+        let path = format!("spec.{list}");
+        for (container, before) in crate::doc::items_mut(&mut copy, &path).iter_mut().zip(before) {
+            keep(crate::doc::as_object(container), before, "image");
+        }
+    }
+    let spec = object(&mut copy, "spec");
+    for field in ["activeDeadlineSeconds", "tolerations", "schedulingGates"] {
+        keep(spec, old_spec, field);
+    }
+    if !items(old, "spec.schedulingGates").is_empty() {
+        keep(spec, old_spec, "nodeSelector");
+    }
+    let grace = |doc: &Value| at(doc, "spec.terminationGracePeriodSeconds").as_i64();
+    if grace(old).is_some_and(|seconds| seconds < 0) && grace(doc) == Some(1) {
+        keep(spec, old_spec, "terminationGracePeriodSeconds");
+    }
+    let mut lines = Vec::new();
+    difference("", old_spec, at(&copy, "spec"), &mut lines);
+    lines
+}
+
+/// One line per value that went and per value that came.
+fn difference(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
+    if old == new {
+        return;
+    }
+    match (old, new) {
+        (Value::Object(before), Value::Object(after)) => {
+            let added = after.keys().filter(|key| !before.contains_key(*key));
+            for key in before.keys().chain(added) {
+                let below = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+                difference(&below, at_key(old, key), at_key(new, key), lines);
+            }
+        }
+        (Value::Array(before), Value::Array(after)) if before.len() == after.len() => {
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                difference(&format!("{path}[{index}]"), before, after, lines);
+            }
+        }
+        _ => {
+            if !old.is_null() {
+                lines.push(format!("-  {path}: {old}"));
+            }
+            if !new.is_null() {
+                lines.push(format!("+  {path}: {new}"));
+            }
+        }
+    }
+}
+
+/// Unlike a path, a key may contain dots.
+fn at_key<'a>(value: &'a Value, key: &str) -> &'a Value {
+    value.get(key).unwrap_or(&Value::Null)
+}
+
+#[cfg(test)]
+mod tests;

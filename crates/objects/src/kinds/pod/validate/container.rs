@@ -1,0 +1,271 @@
+//! Containers and init containers: names, images, ports, mounts, policies.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::volume::Volumes;
+use super::{Errors, env, probe, resources};
+use crate::doc::{at, items, text};
+use crate::errors::FieldError;
+use crate::meta::invalid_each;
+use crate::names;
+
+/// What a container's checks need to know about its pod.
+struct Pod<'a> {
+    spec: &'a Value,
+    volumes: &'a Volumes<'a>,
+}
+
+/// All containers of a spec. Names are unique over all of them (API-497).
+pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>) {
+    let pod = Pod { spec, volumes };
+    let mut seen = BTreeSet::new();
+    // API-496
+    if items(spec, "containers").is_empty() {
+        errors.push(FieldError::required("spec.containers", ""));
+    }
+    for list in ["containers", "initContainers"] {
+        let mut host_ports = BTreeSet::new();
+        for (index, container) in items(spec, list).iter().enumerate() {
+            let path = format!("spec.{list}[{index}]");
+            common(errors, container, &path, &pod);
+            let name = text(container, "name");
+            if !name.is_empty() && !seen.insert(name) {
+                errors.push(FieldError::duplicate(format!("{path}.name"), name));
+            }
+            if list == "containers" {
+                host_port_conflicts(errors, container, &path, &mut host_ports);
+                probe::all(errors, container, &path, spec);
+            } else {
+                init(errors, container, &path, spec);
+            }
+            restart(errors, container, &path);
+        }
+    }
+}
+
+fn common(errors: &mut Errors, container: &Value, path: &str, pod: &Pod<'_>) {
+    errors.name(&format!("{path}.name"), text(container, "name"), names::dns_label);
+    // API-498
+    let image = text(container, "image");
+    if image.is_empty() {
+        errors.push(FieldError::required(format!("{path}.image"), ""));
+    } else if image.trim() != image {
+        let detail = "must not have leading or trailing whitespace";
+        errors.push(FieldError::invalid(format!("{path}.image"), image, detail));
+    }
+    let policies = ["File", "FallbackToLogsOnError"]; // API-499
+    let policy = text(container, "terminationMessagePolicy");
+    errors.one_of(&format!("{path}.terminationMessagePolicy"), policy, &policies);
+    ports(errors, container, path, at(pod.spec, "hostNetwork") == true);
+    env::all(errors, container, path, pod.volumes);
+    mounts(errors, container, path, pod.volumes);
+    let policies = ["Always", "IfNotPresent", "Never"]; // API-500
+    errors.one_of(&format!("{path}.imagePullPolicy"), text(container, "imagePullPolicy"), &policies);
+    resources::container(errors, container, path, pod.spec);
+    security(errors, container, path);
+}
+
+/// API-501 to API-505.
+fn ports(errors: &mut Errors, container: &Value, path: &str, host_network: bool) {
+    let mut seen = BTreeSet::new();
+    for (index, port) in items(container, "ports").iter().enumerate() {
+        let path = format!("{path}.ports[{index}]");
+        let name = text(port, "name");
+        errors.optional(&format!("{path}.name"), name, names::port_name);
+        if !name.is_empty() && !seen.insert(name) {
+            errors.push(FieldError::duplicate(format!("{path}.name"), name));
+        }
+        let number = |field: &str| at(port, field).as_i64().unwrap_or(0);
+        if number("containerPort") == 0 {
+            errors.push(FieldError::required(format!("{path}.containerPort"), ""));
+        }
+        for field in ["containerPort", "hostPort"].into_iter().filter(|field| number(field) != 0) {
+            for problem in names::port_number(number(field)) {
+                errors.push(FieldError::invalid(format!("{path}.{field}"), number(field), problem));
+            }
+        }
+        if host_network && number("hostPort") != number("containerPort") {
+            let detail = "must match `containerPort` when `hostNetwork` is true";
+            errors.push(FieldError::invalid(format!("{path}.hostPort"), number("hostPort"), detail));
+        }
+        errors.one_of(&format!("{path}.protocol"), text(port, "protocol"), &["SCTP", "TCP", "UDP"]);
+    }
+}
+
+/// API-503.
+fn host_port_conflicts(errors: &mut Errors, container: &Value, path: &str, taken: &mut BTreeSet<String>) {
+    for (index, port) in items(container, "ports").iter().enumerate() {
+        let Some(number) = at(port, "hostPort").as_i64().filter(|number| *number != 0) else { continue };
+        let claim = format!("{}/{}/{number}", text(port, "protocol"), text(port, "hostIP"));
+        if !taken.insert(claim.clone()) {
+            errors.push(FieldError::duplicate(format!("{path}.ports[{index}].hostPort"), claim));
+        }
+    }
+}
+
+/// API-515 to API-519.
+fn mounts(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes<'_>) {
+    let mut seen = BTreeSet::new();
+    let privileged = at(container, "securityContext.privileged") == true;
+    for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
+        let path = format!("{path}.volumeMounts[{index}]");
+        let (name, target) = (text(mount, "name"), text(mount, "mountPath"));
+        if name.is_empty() {
+            errors.push(FieldError::required(format!("{path}.name"), ""));
+        } else if !volumes.contains_key(name) {
+            errors.push(FieldError::not_found(format!("{path}.name"), name));
+        }
+        if target.is_empty() {
+            errors.push(FieldError::required(format!("{path}.mountPath"), ""));
+        } else if !seen.insert(target) {
+            errors.push(FieldError::invalid(format!("{path}.mountPath"), target, "must be unique"));
+        }
+        sub_path(errors, mount, &path);
+        propagation(errors, mount, &path, privileged);
+    }
+}
+
+fn sub_path(errors: &mut Errors, mount: &Value, path: &str) {
+    for field in ["subPath", "subPathExpr"] {
+        descending_path(errors, &format!("{path}.{field}"), text(mount, field));
+    }
+    let expression = text(mount, "subPathExpr");
+    if !expression.is_empty() && !text(mount, "subPath").is_empty() {
+        let detail = "subPathExpr and subPath are mutually exclusive";
+        errors.push(FieldError::invalid(format!("{path}.subPathExpr"), expression, detail));
+    }
+}
+
+/// A path that stays below where it starts.
+pub(super) fn descending_path(errors: &mut Errors, path: &str, value: &str) {
+    if value.starts_with('/') {
+        errors.push(FieldError::invalid(path, value, "must be a relative path"));
+    }
+    no_dot_dot(errors, path, value);
+}
+
+pub(super) fn no_dot_dot(errors: &mut Errors, path: &str, value: &str) {
+    if value.split('/').any(|part| part == "..") {
+        errors.push(FieldError::invalid(path, value, "must not contain '..'"));
+    }
+}
+
+fn propagation(errors: &mut Errors, mount: &Value, path: &str, privileged: bool) {
+    let propagation = text(mount, "mountPropagation");
+    if !propagation.is_empty() {
+        let supported = ["Bidirectional", "HostToContainer", "None"];
+        errors.one_of(&format!("{path}.mountPropagation"), propagation, &supported);
+    }
+    if propagation == "Bidirectional" && !privileged {
+        let detail = "Bidirectional mount propagation is available only to privileged containers";
+        errors.push(FieldError::forbidden(format!("{path}.mountPropagation"), detail));
+    }
+    let recursive = text(mount, "recursiveReadOnly");
+    if recursive.is_empty() {
+        return;
+    }
+    let path = format!("{path}.recursiveReadOnly");
+    errors.one_of(&path, recursive, &["Disabled", "Enabled", "IfPossible"]);
+    if recursive == "Disabled" {
+        return;
+    }
+    if at(mount, "readOnly") != true {
+        errors.push(FieldError::forbidden(&path, "may only be specified when readOnly is true"));
+    }
+    if !matches!(propagation, "" | "None") {
+        let detail = "may only be specified when mountPropagation is None or not specified";
+        errors.push(FieldError::forbidden(&path, detail));
+    }
+}
+
+/// API-533, API-534.
+fn init(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
+    if text(container, "restartPolicy") == "Always" {
+        probe::all(errors, container, path, spec);
+        if !items(container, "restartPolicyRules").is_empty() {
+            let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
+            errors.push(FieldError::forbidden(format!("{path}.restartPolicyRules"), detail));
+        }
+        return;
+    }
+    for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
+        if !at(container, field).is_null() {
+            let detail = "may not be set for init containers without restartPolicy=Always";
+            errors.push(FieldError::forbidden(format!("{path}.{field}"), detail));
+        }
+    }
+}
+
+/// API-531, API-532.
+fn restart(errors: &mut Errors, container: &Value, path: &str) {
+    let policy = text(container, "restartPolicy");
+    if !policy.is_empty() {
+        errors.one_of(&format!("{path}.restartPolicy"), policy, &["Always", "Never", "OnFailure"]);
+    }
+    let rules = items(container, "restartPolicyRules");
+    if rules.is_empty() {
+        return;
+    }
+    if policy.is_empty() {
+        let detail = "must specify restartPolicy when restart rules are used";
+        errors.push(FieldError::required(format!("{path}.restartPolicy"), detail));
+    }
+    let path = format!("{path}.restartPolicyRules");
+    if rules.len() > 20 {
+        errors.push(FieldError::too_long(&path, 20));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = format!("{path}[{index}]");
+        errors.one_of(&format!("{path}.action"), text(rule, "action"), &["Restart"]);
+        if at(rule, "exitCodes").is_null() {
+            errors.push(FieldError::required(format!("{path}.exitCodes"), "must be specified"));
+            continue;
+        }
+        errors.one_of(&format!("{path}.exitCodes.operator"), text(rule, "exitCodes.operator"), &["In", "NotIn"]);
+        if items(rule, "exitCodes.values").len() > 255 {
+            errors.push(FieldError::too_long(format!("{path}.exitCodes.values"), 255));
+        }
+    }
+}
+
+/// API-537.
+fn security(errors: &mut Errors, container: &Value, path: &str) {
+    let path = format!("{path}.securityContext");
+    let context = at(container, "securityContext");
+    for field in ["runAsUser", "runAsGroup"] {
+        id(errors, &format!("{path}.{field}"), at(context, field));
+    }
+    if at(context, "allowPrivilegeEscalation") == false {
+        if at(context, "privileged") == true {
+            let detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true";
+            errors.push(FieldError::invalid(&path, context.clone(), detail));
+        }
+        if items(context, "capabilities.add").iter().any(|capability| capability == "CAP_SYS_ADMIN") {
+            let detail = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
+            errors.push(FieldError::invalid(&path, context.clone(), detail));
+        }
+    }
+    let mount = text(context, "procMount");
+    if !mount.is_empty() {
+        errors.one_of(&format!("{path}.procMount"), mount, &["Default", "Unmasked"]);
+    }
+}
+
+/// A user or group id.
+pub(super) fn id(errors: &mut Errors, path: &str, value: &Value) {
+    if value.as_i64().is_some_and(|id| !(0..=2_147_483_647).contains(&id)) {
+        let detail = "must be between 0 and 2147483647, inclusive".to_owned();
+        errors.push(FieldError::invalid(path, value.clone(), detail));
+    }
+}
+
+/// The name of a ConfigMap, Secret or the like that is referred to.
+pub(super) fn reference(errors: &mut Errors, path: &str, name: &str) {
+    if name.is_empty() {
+        errors.push(FieldError::required(path, ""));
+    } else {
+        invalid_each(&mut errors.0, path, name, names::dns_subdomain(name));
+    }
+}

@@ -1,0 +1,228 @@
+//! What can be said on the command line, and which file answers it.
+//!
+//! Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own).
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{down, image, instance::Places, kubeconfig, status, up};
+
+/// The Kubernetes Pod lifecycle, in one binary.
+///
+/// Start everything with `podium up`, then use kubectl as usual.
+#[derive(Debug, Parser)]
+#[command(name = "podium", version = VERSION, propagate_version = true, disable_help_subcommand = true)]
+struct Cli {
+    /// What to log, e.g. `info`, `debug` or `kubelet=debug,info`
+    #[arg(long, global = true, env = "PODIUM_LOG", default_value = "warn", value_name = "FILTER")]
+    log: String,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// The Kubernetes release whose behaviour and wire format this build follows.
+pub(crate) const KUBERNETES_VERSION: &str = apiserver::VERSION;
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run everything in this process: API server, store, scheduler, node agent, containers
+    ///
+    /// Stays in the foreground. Ctrl-C or SIGTERM stops Podium and leaves the
+    /// pods running; the next `podium up` finds them again. `podium down`
+    /// stops the pods too.
+    Up(Up),
+    /// Stop Podium and its pods, and remove what they used on this machine
+    ///
+    /// Objects, images and logs stay in the data directory: `podium up` starts
+    /// the same pods again.
+    Down(Down),
+    /// Tell whether the API server answers and the node is ready
+    Status(Status),
+    /// Print the administrator's kubeconfig
+    Kubeconfig(PlaceArgs),
+    /// Images of the embedded runtime
+    #[command(subcommand)]
+    Image(Image),
+    /// Print the version
+    Version {
+        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+    },
+}
+
+/// Where an instance lives. The same pair of flags names it in every verb.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PlaceArgs {
+    /// Objects, images, keys and logs [default: /var/lib/podium]
+    #[arg(long, env = "PODIUM_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Sockets of running pods [default: /run/podium, or DIR/run with --data-dir]
+    #[arg(long, value_name = "DIR")]
+    run_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Up {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Where the API server listens
+    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDR:PORT")]
+    pub(crate) bind: SocketAddr,
+    /// Where the node agent serves logs to the API server (port 0: any free one)
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
+    pub(crate) kubelet_bind: SocketAddr,
+    /// Name of this node [default: the host name]
+    #[arg(long)]
+    pub(crate) node_name: Option<String>,
+    /// Addresses for pods, fixed at the first start [default: a free /24 of 10.128.0.0/9]
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) pod_cidr: Option<String>,
+    /// Also write or merge the kubeconfig into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Stop the pods as well when Podium stops
+    #[arg(long)]
+    pub(crate) stop_pods: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Down {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Also delete the data directory: objects, images, keys and logs
+    #[arg(long)]
+    pub(crate) delete_data: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Ask the API server of this kubeconfig instead
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "run_dir"])]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Wait until the node is ready
+    #[arg(long)]
+    pub(crate) wait: bool,
+    /// How long to wait, e.g. 60s or 2m
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Image {
+    /// Add the images of a docker-archive or OCI layout tar file (`-` reads standard input)
+    Import {
+        file: PathBuf,
+        /// Name the image instead of using the names in the archive
+        #[arg(long)]
+        tag: Option<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// List images
+    Ls {
+        #[arg(short, long, value_enum, default_value_t = Output::Text)]
+        output: Output,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Remove an image by name or id
+    Rm {
+        image: String,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Text,
+    Json,
+}
+
+impl PlaceArgs {
+    pub(crate) fn places(&self) -> Places {
+        Places::new(self.data_dir.clone(), self.run_dir.clone())
+    }
+}
+
+pub(crate) fn run() -> ExitCode {
+    let cli = Cli::parse();
+    start_logging(&cli.log);
+    match dispatch(cli.verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("podium: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(verb: Verb) -> anyhow::Result<()> {
+    match verb {
+        Verb::Up(args) => up::run(args),
+        Verb::Down(args) => down::run(&args),
+        Verb::Status(args) => status::run(&args),
+        Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
+        Verb::Image(verb) => image::run(verb),
+        Verb::Version { output } => {
+            print_version(output);
+            Ok(())
+        }
+    }
+}
+
+fn print_version(output: Output) {
+    match output {
+        Output::Text => println!("podium {VERSION} (Kubernetes {KUBERNETES_VERSION})"),
+        Output::Json => {
+            println!(
+                "{}",
+                serde_json::json!({ "podium": VERSION, "kubernetes": KUBERNETES_VERSION })
+            );
+        }
+    }
+}
+
+fn start_logging(filter: &str) {
+    // The client library logs each failed connection as an error; callers
+    // here report what matters in their own words.
+    let quiet = "kube_client=off";
+    let filter = tracing_subscriber::EnvFilter::try_new(format!("{quiet},{filter}")).unwrap_or_else(|error| {
+        eprintln!("podium: --log: {error}; logging warnings instead");
+        tracing_subscriber::EnvFilter::new(format!("{quiet},warn"))
+    });
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let parsed: jiff::SignedDuration =
+        text.parse().map_err(|_| format!("{text:?} is not a duration; say 60s or 2m"))?;
+    Duration::try_from(parsed).map_err(|_| "a duration cannot be negative".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_read_as_people_write_them() {
+        assert_eq!(parse_duration("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(parse_duration("2m"), Ok(Duration::from_secs(120)));
+        assert!(parse_duration("soon").is_err());
+    }
+}

@@ -1,0 +1,56 @@
+//! `podium down`: stop the agent if it runs, then its pods, and take away
+//! everything the instance used on this machine.
+
+use std::fs;
+use std::time::Duration;
+
+use ambient::{Clock, Ids, Rng};
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::cli::Down;
+use crate::instance::{Instance, Places, running_pid};
+use crate::{preflight, up};
+
+/// How long an agent may take to stop: it has nothing to wait for.
+const AGENT_STOP_MAX: Duration = Duration::from_secs(30);
+
+pub(crate) fn run(args: &Down) -> Result<()> {
+    preflight::check()?;
+    let places = args.place.places();
+    stop_agent(&places)?;
+    let Some(instance) = Instance::open_existing(places.clone())? else {
+        bail!("{} holds no podium instance: nothing to stop", places.data.display());
+    };
+    tokio::runtime::Runtime::new()?.block_on(async {
+        let engine = up::open_engine(&instance, &Clock::system(), &Ids::new(Rng::from_os())).await?;
+        engine.destroy().await.context("cannot stop the pods")
+    })?;
+    remove_dir(&places.run)?;
+    if args.delete_data {
+        remove_dir(&places.data)?;
+    }
+    println!("stopped {}", places.data.display());
+    Ok(())
+}
+
+fn stop_agent(places: &Places) -> Result<()> {
+    let Some(pid) = running_pid(places).and_then(Pid::from_raw) else { return Ok(()) };
+    let Ok(agent) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return Ok(()) };
+    rustix::process::pidfd_send_signal(&agent, Signal::TERM).context("cannot stop the running podium")?;
+    let mut exited = [rustix::event::PollFd::new(&agent, rustix::event::PollFlags::IN)];
+    let timeout = rustix::event::Timespec::try_from(AGENT_STOP_MAX)?;
+    if rustix::event::poll(&mut exited, Some(&timeout))? == 0 {
+        bail!("podium (process {pid:?}) did not stop within {AGENT_STOP_MAX:?}: kill it, then run `podium down` again");
+    }
+    Ok(())
+}
+
+fn remove_dir(path: &std::path::Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,113 @@
+//! What this machine is: its name, addresses and size, as the node agent
+//! reports them.
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use cri::DnsConfig;
+use kubelet::{Capacity, Machine};
+
+/// The node's name: as given, else the host name in lower case.
+pub(crate) fn name(given: Option<&str>) -> Result<String> {
+    let name = match given {
+        Some(name) => name.to_owned(),
+        None => rustix::system::uname().nodename().to_str().context("the host name is not text")?.to_lowercase(),
+    };
+    let is_valid = !name.is_empty()
+        && name.len() <= 63
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte))
+        && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && name.ends_with(|last: char| last.is_ascii_alphanumeric());
+    if !is_valid {
+        bail!("{name:?} cannot name a node: give one of lower case letters, digits, '-' and '.' with --node-name");
+    }
+    Ok(name)
+}
+
+/// The address under which the API server reaches this node.
+pub(crate) fn internal_ip(kubelet: SocketAddr) -> IpAddr {
+    match kubelet.ip() {
+        ip if !ip.is_unspecified() => ip,
+        _ => crate::instance::local_addresses()
+            .find(|ip| ip.is_ipv4() && !ip.is_loopback())
+            .unwrap_or(IpAddr::from([127, 0, 0, 1])),
+    }
+}
+
+/// What pods may share out. `data` is where their files live.
+pub(crate) fn capacity(data: &Path) -> Capacity {
+    let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
+    let disk = rustix::fs::statvfs(data).map_or(0, |disk| disk.f_blocks * disk.f_frsize);
+    Capacity { cpu_milli: cpus * 1000, memory_bytes: memory_bytes(), ephemeral_storage_bytes: disk, pods: PODS_MAX }
+}
+
+/// Upstream's default for one node.
+const PODS_MAX: u32 = 110;
+
+pub(crate) fn machine() -> Machine {
+    let uname = rustix::system::uname();
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
+    Machine {
+        machine_id: one_line("/etc/machine-id"),
+        system_uuid: one_line("/sys/class/dmi/id/product_uuid"),
+        boot_id: one_line("/proc/sys/kernel/random/boot_id"),
+        kernel_version: uname.release().to_string_lossy().into_owned(),
+        os_image: os_image(),
+        architecture: architecture.to_owned(),
+    }
+}
+
+/// What the host asks for names, for pods to ask too.
+pub(crate) fn dns() -> DnsConfig {
+    let mut dns = DnsConfig::default();
+    for line in fs::read_to_string("/etc/resolv.conf").unwrap_or_default().lines() {
+        let mut words = line.split_whitespace().map(str::to_owned);
+        match words.next().as_deref() {
+            Some("nameserver") => dns.servers.extend(words.next()),
+            Some("search") => dns.searches = words.collect(),
+            Some("options") => dns.options = words.collect(),
+            _ => {}
+        }
+    }
+    dns
+}
+
+fn memory_bytes() -> u64 {
+    let listing = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kilobytes = listing
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))
+        .and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// `Debian GNU/Linux 12 (bookworm)`.
+fn os_image() -> String {
+    let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let pretty = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    pretty.map_or_else(|| "Linux".to_owned(), |name| name.trim_matches('"').to_owned())
+}
+
+/// A file with one line, or nothing where it is missing.
+fn one_line(path: &str) -> String {
+    fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_names_are_checked() {
+        assert_eq!(name(Some("edge-1.lab")).unwrap(), "edge-1.lab");
+        for bad in ["", "Edge", "a_b", "-a", "a-"] {
+            assert!(name(Some(bad)).is_err(), "{bad}");
+        }
+    }
+}

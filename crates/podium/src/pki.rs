@@ -1,0 +1,174 @@
+//! The cluster's certificate authority, made at the first start, and the
+//! short-lived certificates that each start signs with it.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use ambient::Timestamp;
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
+};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use crate::instance::{make_private_dir, write_private};
+
+const CA_YEARS: i64 = 10;
+const LEAF_YEARS: i64 = 1;
+
+/// Signs for one cluster.
+pub(crate) struct Authority {
+    certificate_pem: String,
+    certificate: CertificateDer<'static>,
+    issuer: Issuer<'static, KeyPair>,
+    today: Timestamp,
+}
+
+/// A certificate with its key.
+pub(crate) struct Leaf {
+    pub(crate) certificate: CertificateDer<'static>,
+    pub(crate) certificate_pem: String,
+    pub(crate) key: KeyPair,
+}
+
+/// Whom a certificate names: user and groups as the API server reads them.
+pub(crate) struct Subject<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) group: &'a str,
+}
+
+impl Authority {
+    /// Loads the authority below `dir`, or makes one.
+    pub(crate) fn open(dir: &Path, today: Timestamp) -> Result<Self> {
+        make_private_dir(dir)?;
+        let (certificate_path, key_path) = (dir.join("ca.crt"), dir.join("ca.key"));
+        if !certificate_path.exists() {
+            let (certificate, key) = new_authority(today)?;
+            // The key first: a certificate on disk means that both are whole.
+            write_private(&key_path, key.as_bytes())?;
+            write_private(&certificate_path, certificate.as_bytes())?;
+        }
+        let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+        let certificate_pem = read(&certificate_path)?;
+        let damaged = || format!("{} is damaged: restore it from a backup", dir.display());
+        let key = KeyPair::from_pem(&read(&key_path)?).with_context(damaged)?;
+        let issuer = Issuer::from_ca_cert_pem(&certificate_pem, key).with_context(damaged)?;
+        let certificate = pem_to_der(&certificate_pem).with_context(damaged)?;
+        Ok(Self { certificate_pem, certificate, issuer, today })
+    }
+
+    pub(crate) fn certificate_pem(&self) -> &str {
+        &self.certificate_pem
+    }
+
+    /// A certificate for a server known by `names`.
+    pub(crate) fn server(&self, subject: &Subject<'_>, names: &[String], ips: &[IpAddr]) -> Result<Leaf> {
+        let mut params = leaf_params(subject, self.today, ExtendedKeyUsagePurpose::ServerAuth);
+        for name in names {
+            params.subject_alt_names.push(SanType::DnsName(name.as_str().try_into()?));
+        }
+        params.subject_alt_names.extend(ips.iter().map(|ip| SanType::IpAddress(*ip)));
+        self.sign(params)
+    }
+
+    /// A certificate for a client that is `subject`.
+    pub(crate) fn client(&self, subject: &Subject<'_>) -> Result<Leaf> {
+        self.sign(leaf_params(subject, self.today, ExtendedKeyUsagePurpose::ClientAuth))
+    }
+
+    /// A TLS server that accepts, but does not demand, our client certificates.
+    pub(crate) fn server_config(&self, leaf: &Leaf, protocols: &[&str]) -> Result<Arc<rustls::ServerConfig>> {
+        let verifier = WebPkiClientVerifier::builder(Arc::new(self.roots()?)).allow_unauthenticated().build()?;
+        let mut config = rustls::ServerConfig::builder()
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(vec![leaf.certificate.clone()], leaf.private_key())?;
+        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+
+    /// A TLS client that is `leaf` and trusts our servers only.
+    pub(crate) fn client_config(&self, leaf: &Leaf) -> Result<rustls::ClientConfig> {
+        Ok(rustls::ClientConfig::builder()
+            .with_root_certificates(self.roots()?)
+            .with_client_auth_cert(vec![leaf.certificate.clone()], leaf.private_key())?)
+    }
+
+    fn roots(&self) -> Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.clone())?;
+        Ok(roots)
+    }
+
+    fn sign(&self, params: CertificateParams) -> Result<Leaf> {
+        let key = KeyPair::generate()?;
+        let certificate = params.signed_by(&key, &self.issuer)?;
+        Ok(Leaf { certificate: certificate.der().clone(), certificate_pem: certificate.pem(), key })
+    }
+}
+
+impl Leaf {
+    fn private_key(&self) -> PrivateKeyDer<'static> {
+        PrivatePkcs8KeyDer::from(self.key.serialize_der()).into()
+    }
+}
+
+fn new_authority(today: Timestamp) -> Result<(String, String)> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "podium-ca");
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+    set_validity(&mut params, today, CA_YEARS);
+    let key = KeyPair::generate()?;
+    Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
+}
+
+fn leaf_params(subject: &Subject<'_>, today: Timestamp, usage: ExtendedKeyUsagePurpose) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, subject.user);
+    params.distinguished_name.push(DnType::OrganizationName, subject.group);
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![usage];
+    params.use_authority_key_identifier_extension = true;
+    set_validity(&mut params, today, LEAF_YEARS);
+    params
+}
+
+/// Valid from yesterday, so that a slow clock elsewhere does not refuse it.
+fn set_validity(params: &mut CertificateParams, today: Timestamp, years: i64) {
+    let day = |hours: i64| {
+        let date = (today + jiff::SignedDuration::from_hours(hours)).to_zoned(jiff::tz::TimeZone::UTC).date();
+        rcgen::date_time_ymd(i32::from(date.year()), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    params.not_before = day(-24);
+    params.not_after = day(years * 365 * 24);
+}
+
+fn pem_to_der(pem: &str) -> Result<CertificateDer<'static>> {
+    use rustls_pki_types::pem::PemObject;
+    CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| anyhow::anyhow!("not a PEM certificate: {error:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_authority_is_made_once_and_signs_for_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let today = ambient::Clock::manual().now().wall;
+        let first = Authority::open(dir.path(), today).unwrap();
+        let again = Authority::open(dir.path(), today).unwrap();
+        assert_eq!(first.certificate_pem(), again.certificate_pem());
+        let subject = Subject { user: "admin", group: "system:masters" };
+        let leaf = again.server(&subject, &["localhost".into()], &["127.0.0.1".parse().unwrap()]).unwrap();
+        first.server_config(&leaf, &["h2"]).unwrap();
+        first.client_config(&again.client(&subject).unwrap()).unwrap();
+    }
+}

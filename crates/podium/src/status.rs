@@ -1,0 +1,83 @@
+//! `podium status`: does the API server answer, and is the node ready?
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use client::{Client, Scope};
+use objects::api::core::v1::{Node, Pod};
+
+use crate::cli::Status;
+
+/// How often `--wait` looks for an API server that does not answer yet. Once
+/// it answers, a watch takes over.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(crate) fn run(args: &Status) -> Result<()> {
+    let path = args.kubeconfig.clone().unwrap_or_else(|| args.place.places().kubeconfig());
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+        if args.wait {
+            tokio::time::timeout(args.timeout, wait_until_ready(&path)).await.map_err(|_| {
+                anyhow::anyhow!("the node was not ready within {:?}: is `podium up` running?", args.timeout)
+            })?;
+        }
+        report(&path).await
+    })
+}
+
+async fn wait_until_ready(path: &PathBuf) {
+    let client = loop {
+        if path.exists()
+            && let Ok(client) = Client::from_kubeconfig(path).await
+            && client.list::<Node>(&Scope::everywhere()).await.is_ok()
+        {
+            break client;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    };
+    ready_node(&client).await;
+}
+
+/// Waits for a ready node and names it.
+pub(crate) async fn ready_node(client: &Client) -> String {
+    let nodes = client.cache::<Node>(Scope::everywhere());
+    let mut changes = nodes.subscribe();
+    loop {
+        let change = changes.next().await;
+        if change.object().is_ready() {
+            return change.object().metadata.name.clone().unwrap_or_default();
+        }
+    }
+}
+
+async fn report(path: &Path) -> Result<()> {
+    if !path.exists() {
+        bail!("{} does not exist: start podium with `podium up`", path.display());
+    }
+    let client = Client::from_kubeconfig(path).await?;
+    let unreachable = || format!("the API server of {} does not answer: is `podium up` running?", path.display());
+    let nodes = client.list::<Node>(&Scope::everywhere()).await.with_context(unreachable)?.items;
+    let pods = client.list::<Pod>(&Scope::everywhere()).await?.items;
+    println!("API server  ready");
+    for node in &nodes {
+        let name = node.metadata.name.as_deref().unwrap_or_default();
+        let here = |pod: &&Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(name));
+        let state = if node.is_ready() { "ready" } else { "not ready" };
+        println!("node        {name}: {state}, {} pods", pods.iter().filter(here).count());
+    }
+    if !nodes.iter().any(Ready::is_ready) {
+        bail!("no node is ready");
+    }
+    Ok(())
+}
+
+trait Ready {
+    fn is_ready(&self) -> bool;
+}
+
+impl Ready for Node {
+    fn is_ready(&self) -> bool {
+        let conditions = self.status.as_ref().and_then(|status| status.conditions.as_ref());
+        conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+}

@@ -1,0 +1,224 @@
+//! `podium up`: every component in one process, each over its final seam.
+//!
+//! Order matters for two promises: nothing is left behind when a start is
+//! refused (so ports are bound before the data directory is touched), and the
+//! kubeconfig appears only when the API answers.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use ambient::{Clock, Ids, Rng};
+use anyhow::{Context, Result};
+use apiserver::{ApiServer, Identity};
+use client::Client;
+use engine::Engine;
+use kubelet::{Kubelet, Periods};
+use reconciler::Reconciler;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::cli::{KUBERNETES_VERSION, Up};
+use crate::instance::{Instance, make_private_dir};
+use crate::pki::{Authority, Subject};
+use crate::{kubeconfig, node, preflight, status};
+
+const MASTERS: &str = "system:masters";
+/// The usual size of an Ethernet frame; what pods' interfaces get.
+const MTU: u32 = 1500;
+
+pub(crate) fn run(args: Up) -> Result<()> {
+    preflight::check()?;
+    tokio::runtime::Runtime::new()?.block_on(up(args))
+}
+
+async fn up(args: Up) -> Result<()> {
+    let clock = Clock::system();
+    let mut rng = Rng::from_os();
+    let ids = Ids::new(rng.split());
+    let node_name = node::name(args.node_name.as_deref())?;
+    let mut stopping = stop_signals()?;
+    let api_listener = bind(args.bind, "--bind").await?;
+    let kubelet_listener = bind(args.kubelet_bind, "--kubelet-bind").await?;
+    let instance = Instance::open(args.place.places(), args.pod_cidr.as_deref(), &mut rng)?;
+    let authority = Authority::open(&instance.places.pki(), clock.now().wall)?;
+
+    let api = open_api(&instance, &authority, &api_listener, &clock, &ids).await?;
+    let server = serve_api(&api, &authority, api_listener, &node_name, stopping.clone())?;
+    let kubeconfig = write_kubeconfig(&args, &instance, &authority, server.address)?;
+
+    let engine = open_engine(&instance, &clock, &ids).await?;
+    let kubelet = node_agent(&instance, &authority, &node_name, kubelet_listener, &api, &engine, &clock, &mut rng)?;
+    let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
+    let components = [
+        tokio::spawn(kubelet.run(stopped(stopping.clone()))),
+        tokio::spawn(reconciler.run(stopped(stopping.clone()))),
+        tokio::spawn(greet(in_process(&api, Identity::admin(), &mut rng), server.address, kubeconfig)),
+    ];
+
+    stopping.wait_for(|stop| *stop).await.context("signals can no longer be received")?;
+    let [kubelet, reconciler, greeting] = components;
+    greeting.abort();
+    kubelet.await.context("the node agent failed")?;
+    reconciler.await.context("the scheduler failed")?;
+    server.task.await.context("the API server failed")??;
+    if args.stop_pods {
+        engine.destroy().await.context("cannot stop the pods")?;
+    }
+    Ok(())
+}
+
+async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| match address.port() {
+        0 => format!("cannot listen on {address}"),
+        _ => format!("cannot listen on {address} (choose another address with {flag})"),
+    })
+}
+
+/// Turns true at the first SIGINT or SIGTERM.
+fn stop_signals() -> Result<watch::Receiver<bool>> {
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let (sender, receiver) = watch::channel(false);
+    tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        sender.send_replace(true);
+    });
+    Ok(receiver)
+}
+
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    // The sender dies only together with the process.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+async fn open_api(
+    instance: &Instance,
+    authority: &Authority,
+    listener: &TcpListener,
+    clock: &Clock,
+    ids: &Ids,
+) -> Result<ApiServer> {
+    make_private_dir(&instance.places.store())?;
+    let store = store::Embedded::open(&instance.places.store().join("state.redb"), store::Options::default())?;
+    let kubelet_client = authority.client(&Subject { user: "kube-apiserver-kubelet-client", group: MASTERS })?;
+    let config = apiserver::Config {
+        advertise: listener.local_addr()?.to_string(),
+        kubelet_tls: Some(authority.client_config(&kubelet_client)?),
+    };
+    let api = ApiServer::new(Arc::new(store), config, clock.clone(), ids.clone());
+    api.bootstrap().await?;
+    Ok(api)
+}
+
+struct Served {
+    address: SocketAddr,
+    task: tokio::task::JoinHandle<std::io::Result<()>>,
+}
+
+fn serve_api(
+    api: &ApiServer,
+    authority: &Authority,
+    listener: TcpListener,
+    node_name: &str,
+    stopping: watch::Receiver<bool>,
+) -> Result<Served> {
+    let address = listener.local_addr()?;
+    let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", node_name];
+    let names: Vec<String> = names.map(str::to_owned).to_vec();
+    let mut ips: Vec<IpAddr> = vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
+    match address.ip() {
+        ip if ip.is_unspecified() => ips.extend(crate::instance::local_addresses()),
+        ip => ips.push(ip),
+    }
+    let leaf = authority.server(&Subject { user: "kube-apiserver", group: "podium" }, &names, &ips)?;
+    let tls = authority.server_config(&leaf, &["h2", "http/1.1"])?;
+    let api = api.clone();
+    let task = tokio::spawn(async move { api.serve(listener, tls, stopped(stopping)).await });
+    Ok(Served { address, task })
+}
+
+fn write_kubeconfig(
+    args: &Up,
+    instance: &Instance,
+    authority: &Authority,
+    address: SocketAddr,
+) -> Result<std::path::PathBuf> {
+    let admin = authority.client(&Subject { user: "kubernetes-admin", group: MASTERS })?;
+    let document = kubeconfig::document(address, authority, &admin);
+    if let Some(path) = &args.write_kubeconfig {
+        kubeconfig::merge(path, &document)?;
+    }
+    let path = instance.places.kubeconfig();
+    kubeconfig::write(&path, &document)?;
+    Ok(path)
+}
+
+/// The embedded runtime of an instance, with whatever already runs in it.
+pub(crate) async fn open_engine(instance: &Instance, clock: &Clock, ids: &Ids) -> Result<Arc<Engine>> {
+    let cidr = instance.identity.pod_cidr()?;
+    let config = engine::Config {
+        root: instance.places.engine(),
+        run_dir: instance.places.run.clone(),
+        instance: instance.identity.id().to_owned(),
+        cgroup_root: instance.identity.cgroup_root(),
+        pod_cidr: (cidr.address, cidr.prefix),
+        bridge: instance.identity.bridge(),
+        mtu: MTU,
+        shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
+    };
+    Ok(Engine::open(config, clock.clone(), ids.clone()).await?)
+}
+
+#[expect(clippy::too_many_arguments, reason = "composition: everything meets here once")]
+fn node_agent(
+    instance: &Instance,
+    authority: &Authority,
+    node_name: &str,
+    listener: TcpListener,
+    api: &ApiServer,
+    engine: &Arc<Engine>,
+    clock: &Clock,
+    rng: &mut Rng,
+) -> Result<Kubelet> {
+    let address = listener.local_addr()?;
+    let ip = node::internal_ip(address);
+    let subject = Subject { user: &format!("system:node:{node_name}"), group: "system:nodes" };
+    let leaf = authority.server(&subject, &[node_name.to_owned()], &[ip])?;
+    let tls = authority.server_config(&leaf, &["http/1.1"])?;
+    let config = kubelet::Config {
+        node_name: node_name.to_owned(),
+        host_ips: vec![ip],
+        port: address.port(),
+        root: instance.places.kubelet(),
+        log_root: instance.places.pod_logs(),
+        labels: Default::default(),
+        capacity: node::capacity(&instance.places.data),
+        machine: node::machine(),
+        version: KUBERNETES_VERSION.to_owned(),
+        dns: node::dns(),
+        periods: Periods::default(),
+    };
+    let client = in_process(api, Identity::node(node_name), rng);
+    Ok(Kubelet::new(config, client, engine.clone(), clock.clone())
+        .with_server(kubelet::Listener { tcp: listener, tls }))
+}
+
+/// A client that reaches the API server without a socket.
+fn in_process(api: &ApiServer, identity: Identity, rng: &mut Rng) -> Client {
+    Client::new(api.service(identity)).with_jitter(rng.split())
+}
+
+/// Says, once the node is ready, what is listening and what to type next.
+async fn greet(client: Client, address: SocketAddr, kubeconfig: std::path::PathBuf) {
+    let node = status::ready_node(&client).await;
+    println!("podium is ready");
+    println!("  API server   https://{address}");
+    println!("  node         {node}");
+    println!("  next         export KUBECONFIG={}", kubeconfig.display());
+    println!("               kubectl get pods -A");
+    println!("  Ctrl-C stops podium and leaves the pods running; `podium down` stops them too.");
+}

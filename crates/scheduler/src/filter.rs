@@ -1,0 +1,95 @@
+//! Whether one node can take the pod, and if not, why.
+
+use crate::snapshot::Usage;
+use crate::taint::{Taint, is_tolerated};
+use crate::{Node, PodToPlace};
+
+/// Why a node will not have the pod, in the words users see (TC-331).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    Cordoned,
+    OtherName,
+    Tainted,
+    NotWished,
+    PortTaken,
+    TooManyPods,
+    Insufficient(String),
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cordoned => "node(s) were unschedulable",
+            Self::OtherName => "node(s) didn't match the requested node name",
+            Self::Tainted => "node(s) had untolerated taint(s)",
+            Self::NotWished => "node(s) didn't match Pod's node affinity/selector",
+            Self::PortTaken => "node(s) didn't have free ports for the requested pod ports",
+            Self::TooManyPods => "Too many pods",
+            Self::Insufficient(resource) => return write!(f, "Insufficient {resource}"),
+        })
+    }
+}
+
+impl Reason {
+    /// Whether a pod leaving a node can make this reason go away.
+    pub(crate) fn yields_to_room(&self) -> bool {
+        match self {
+            Self::Cordoned | Self::OtherName | Self::Tainted | Self::NotWished => false,
+            Self::PortTaken | Self::TooManyPods | Self::Insufficient(_) => true,
+        }
+    }
+}
+
+/// The answer of one node that refuses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rejection {
+    pub reasons: Vec<Reason>,
+    /// Whether removing pods from the node could change the answer.
+    pub is_resolvable: bool,
+}
+
+impl Rejection {
+    fn for_good(reason: Reason) -> Option<Self> {
+        Some(Self { reasons: vec![reason], is_resolvable: false })
+    }
+}
+
+/// TC-331: the filters in upstream's order; the first that objects speaks for
+/// the node. `None`: the pod fits.
+pub(crate) fn objection(node: &Node, usage: &Usage, pod: &PodToPlace) -> Option<Rejection> {
+    if node.is_cordoned && !is_tolerated(&Taint::no_schedule(CORDON), &pod.tolerations) {
+        return Rejection::for_good(Reason::Cordoned);
+    }
+    if pod.node_name.as_ref().is_some_and(|name| *name != node.name) {
+        return Rejection::for_good(Reason::OtherName);
+    }
+    if node.taints.iter().any(|taint| taint.effect.repels() && !is_tolerated(taint, &pod.tolerations)) {
+        return Rejection::for_good(Reason::Tainted);
+    }
+    if !pod.wishes.are_met_by(node) {
+        return Rejection::for_good(Reason::NotWished);
+    }
+    if usage.has_port_conflict(&pod.ports) {
+        return Some(Rejection { reasons: vec![Reason::PortTaken], is_resolvable: true });
+    }
+    shortage(node, usage, pod)
+}
+
+/// Everything that is too little, because users fix requests in one go.
+fn shortage(node: &Node, usage: &Usage, pod: &PodToPlace) -> Option<Rejection> {
+    let mut reasons = Vec::new();
+    let mut is_resolvable = true;
+    if usage.pod_count + 1 > node.pods_max {
+        reasons.push(Reason::TooManyPods);
+    }
+    for (resource, wanted) in pod.requests.iter() {
+        let allocatable = node.allocatable.of(resource);
+        if wanted > allocatable.saturating_sub(usage.requests.of(resource)) {
+            reasons.push(Reason::Insufficient(resource.to_owned()));
+            is_resolvable &= wanted <= allocatable;
+        }
+    }
+    (!reasons.is_empty()).then_some(Rejection { reasons, is_resolvable })
+}
+
+const CORDON: &str = "node.kubernetes.io/unschedulable";

@@ -1,0 +1,85 @@
+//! A node as the scheduler needs it: parsed once, compared to see whether a
+//! change could matter to anyone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use objects::api::core::v1 as core;
+
+use crate::Resources;
+use crate::taint::{Effect, Taint};
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct NodeName(String);
+
+impl NodeName {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<&str> for NodeName {
+    fn from(name: &str) -> Self {
+        Self(name.to_owned())
+    }
+}
+
+impl std::fmt::Display for NodeName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    pub name: NodeName,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) taints: BTreeSet<Taint>,
+    pub(crate) is_cordoned: bool,
+    pub(crate) allocatable: Resources,
+    pub(crate) pods_max: u64,
+}
+
+/// Reads what matters for placement; heartbeats and the like fall away here,
+/// so that two equal results mean "nothing to reconsider".
+pub fn parse_node(node: &core::Node) -> Node {
+    let spec = node.spec.as_ref();
+    let status = node.status.as_ref();
+    let allocatable = status.and_then(|status| status.allocatable.as_ref());
+    let declared = spec.and_then(|spec| spec.taints.as_ref()).into_iter().flatten().filter_map(declared_taint);
+    Node {
+        name: NodeName(node.metadata.name.clone().unwrap_or_default()),
+        labels: node.metadata.labels.clone().unwrap_or_default(),
+        taints: declared.chain(condition_taints(status)).collect(),
+        is_cordoned: spec.is_some_and(|spec| spec.unschedulable == Some(true)),
+        allocatable: Resources::parse_amounts(allocatable),
+        pods_max: Resources::parse_pod_count(allocatable),
+    }
+}
+
+fn declared_taint(taint: &core::Taint) -> Option<Taint> {
+    let value = taint.value.clone().unwrap_or_default();
+    Some(Taint { key: taint.key.clone(), value, effect: Effect::parse(&taint.effect)? })
+}
+
+/// TC-176: a condition counts as its taint already before a node controller
+/// has written that taint, and also where none runs. A node that never
+/// reported `Ready` is not ready.
+fn condition_taints(status: Option<&core::NodeStatus>) -> impl Iterator<Item = Taint> {
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let value = |type_: &str| conditions.iter().find(|c| c.type_ == type_).map(|c| c.status.as_str());
+    let readiness = match value("Ready") {
+        Some("True") => None,
+        Some("Unknown") => Some("node.kubernetes.io/unreachable"),
+        Some(_) | None => Some("node.kubernetes.io/not-ready"),
+    };
+    let pressures = PRESSURES.into_iter().filter(|(type_, _)| value(type_) == Some("True")).map(|(_, key)| key);
+    readiness.into_iter().chain(pressures).map(Taint::no_schedule).collect::<Vec<_>>().into_iter()
+}
+
+/// TC-176: condition (when `True`) and the key of its `NoSchedule` taint.
+const PRESSURES: [(&str, &str); 4] = [
+    ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
+    ("DiskPressure", "node.kubernetes.io/disk-pressure"),
+    ("PIDPressure", "node.kubernetes.io/pid-pressure"),
+    ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
+];

@@ -1,0 +1,70 @@
+//! Whether a batch may be written, and what it changes, on top of batches
+//! that were accepted but are not visible yet.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, RwLock};
+
+use crate::cache::{self, Cache};
+use crate::{Change, Condition, Entry, Op, Revision, WriteError};
+
+/// The state as it will be once everything accepted is visible.
+pub(crate) struct Pending<'a> {
+    cache: &'a RwLock<Cache>,
+    pub(crate) revision: Revision,
+    pub(crate) overlay: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+}
+
+impl<'a> Pending<'a> {
+    pub(crate) fn new(cache: &'a RwLock<Cache>) -> Self {
+        Self { cache, revision: cache::read(cache).revision(), overlay: BTreeMap::new() }
+    }
+
+    fn current(&self, key: &str) -> Option<Arc<Entry>> {
+        match self.overlay.get(key) {
+            Some(pending) => pending.clone(),
+            None => cache::read(self.cache).get(key),
+        }
+    }
+
+    pub(crate) fn apply(&mut self, batch: Vec<Op>) -> Result<Vec<Change>, WriteError> {
+        let mut before = Vec::with_capacity(batch.len());
+        for (index, op) in batch.iter().enumerate() {
+            let current = self.current(&op.key);
+            if !holds(op.condition, current.as_deref()) {
+                return Err(WriteError::Conflict { index, key: Arc::clone(&op.key), current });
+            }
+            before.push(current);
+        }
+        let revision = self.revision.next();
+        let changes: Vec<_> =
+            batch.into_iter().zip(before).filter_map(|(op, before)| change(op, before, revision)).collect();
+        self.revision = revision;
+        for change in &changes {
+            let (key, entry) = match change {
+                Change::Created(now) | Change::Updated { now, .. } => (&now.key, Some(Arc::clone(now))),
+                Change::Deleted { before } => (&before.key, None),
+            };
+            self.overlay.insert(Arc::clone(key), entry);
+        }
+        Ok(changes)
+    }
+}
+
+fn holds(condition: Condition, current: Option<&Entry>) -> bool {
+    match (condition, current) {
+        (Condition::Absent, current) => current.is_none(),
+        (Condition::Unchanged(seen), Some(current)) => current.modified == seen,
+        (Condition::Unchanged(_), None) => false,
+    }
+}
+
+fn change(op: Op, before: Option<Arc<Entry>>, revision: Revision) -> Option<Change> {
+    let created = before.as_ref().map_or(revision, |before| before.created);
+    let now = op.value.map(|value| Arc::new(Entry::new(op.key, value, created, revision)));
+    match (before, now) {
+        (None, Some(now)) => Some(Change::Created(now)),
+        (Some(before), Some(now)) => Some(Change::Updated { before, now }),
+        (Some(before), None) => Some(Change::Deleted { before }),
+        (None, None) => None,
+    }
+}
