@@ -182,7 +182,7 @@ impl Inner {
     pub(crate) fn on_exit(&self, id: &ContainerId, exit: Exit) {
         let mut table = self.table();
         let Some(entry) = table.containers.get_mut(id) else { return };
-        entry.end(Stage::Exited(exit));
+        entry.end(Stage::ended(exit));
         let pod_uid = entry.record.pod_uid.clone();
         drop(table);
         self.announce(&pod_uid);

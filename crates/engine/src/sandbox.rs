@@ -162,11 +162,13 @@ impl Inner {
     }
 
     async fn stop_sandbox_alone(self: &Arc<Self>, id: &SandboxId) -> Result<(), CriError> {
-        let shim = self.table().sandboxes.get(id).and_then(|entry| entry.shim.clone());
+        // Taken away first: that its connection ends is no news then.
+        let shim = self.table().sandboxes.get_mut(id).and_then(|entry| entry.shim.take());
         if let Some(shim) = shim {
             // Every exit is told before the answer. A shim that is gone is handled as such.
-            if shim.call(Request::Shutdown).await.is_err() {
-                self.on_shim_gone(id).await;
+            if let Err(error) = shim.call(Request::Shutdown).await {
+                tracing::error!(%error, sandbox = %id, "the sandbox's monitor process could not be shut down");
+                self.lose(id).await;
             }
         }
         self.network

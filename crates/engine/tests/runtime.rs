@@ -13,6 +13,8 @@ mod world;
 mod bench;
 #[path = "runtime/cases.rs"]
 mod cases;
+#[path = "runtime/complaints.rs"]
+mod complaints;
 #[path = "runtime/confinement.rs"]
 mod confinement;
 #[path = "runtime/exec.rs"]

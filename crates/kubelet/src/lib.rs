@@ -16,7 +16,6 @@
 //! 4. Stopping the agent stops no pod (LC-376).
 
 mod config;
-mod host;
 
 mod agent;
 mod node;
@@ -49,7 +48,6 @@ mod ctx;
 
 pub use agent::Kubelet;
 pub use config::{Capacity, Config, Machine, Periods};
-pub use host::dns_of_host;
 pub use server::Listener;
 
 #[cfg(test)]

@@ -37,6 +37,8 @@
 //! ```
 
 // In the order to read them.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod fact;
 
 mod action;

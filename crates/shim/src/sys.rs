@@ -12,7 +12,6 @@ use nix::sched::{CloneFlags, setns};
 use nix::unistd::Pid;
 
 /// Wall time in nanoseconds since 1970.
-#[allow(clippy::disallowed_methods, reason = "the shim depends on no other crate of ours")]
 pub(crate) fn wall_ns() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

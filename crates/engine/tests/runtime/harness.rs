@@ -52,6 +52,7 @@ fn inside(cases: &[Case]) -> ExitCode {
     set_pdeathsig(Signal::SIGKILL).unwrap();
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>).unwrap();
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>).unwrap();
+    crate::complaints::listen();
     println!("\nrunning {} tests", cases.len());
     let mut failed = Vec::new();
     for (name, case) in cases.iter().copied() {

@@ -15,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("exits_without_an_engine_are_learned_by_the_next", exits_without_an_engine_are_learned_by_the_next),
     ("tc_066_a_deadline_holds_without_an_engine", tc_066_a_deadline_holds_without_an_engine),
     ("a_dead_shim_makes_its_containers_unknown", a_dead_shim_makes_its_containers_unknown),
+    ("only_a_death_that_nobody_wanted_is_complained_about", only_a_death_that_nobody_wanted_is_complained_about),
     ("a_shim_that_died_between_engines_is_noticed", a_shim_that_died_between_engines_is_noticed),
     ("what_was_never_finished_is_cleared_away", what_was_never_finished_is_cleared_away),
     ("a_shim_ignores_polite_signals", a_shim_ignores_polite_signals),
@@ -124,6 +125,28 @@ fn a_dead_shim_makes_its_containers_unknown() {
         let next = world.engine.run_sandbox(next).await.unwrap();
         world.engine.remove_sandbox(&sandbox).await.unwrap();
         assert_eq!(world.outcome(&next, "again", "echo again").await, (0, "again\n".into()));
+    });
+}
+
+fn only_a_death_that_nobody_wanted_is_complained_about() {
+    check(|world| async move {
+        crate::complaints::take();
+        let mut sandboxes = Vec::new();
+        for number in 0..6 {
+            sandboxes.push(world.sandbox(&format!("s{number}")).await);
+        }
+        let (stopped, removed) = sandboxes.split_at(3);
+        futures::future::join_all(stopped.iter().map(|id| world.engine.stop_sandbox(id))).await;
+        futures::future::join_all(removed.iter().map(|id| world.engine.remove_sandbox(id))).await;
+        world.sandbox("down").await;
+        world.engine.destroy().await.unwrap();
+        assert_eq!(crate::complaints::take(), Vec::<String>::new());
+        let sandbox = world.sandbox("lost").await;
+        let id = world.run(&sandbox, "c", "exec sleep 1000").await;
+        kill(shim_pid(&world, &sandbox), Signal::SIGKILL).unwrap();
+        world.exit(&id).await;
+        let complaints = crate::complaints::take();
+        assert!(complaints.iter().any(|line| line.contains("monitor process has died")), "{complaints:?}");
     });
 }
 

@@ -206,7 +206,7 @@ fn archive() -> Vec<u8> {
     ] {
         append(&mut layer, &format!("bin/{name}"), tar::EntryType::Symlink, 0o777, b"", Some("busybox"));
     }
-    let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/home/web:/bin/sh\n";
+    let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/srv/web:/bin/sh\n";
     append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
     append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
     let layer = layer.into_inner().unwrap();
@@ -259,7 +259,7 @@ fn assert_clean(config: &Config) {
     let started = Instant::now();
     while let Some(left) = other_processes() {
         assert!(started.elapsed() < LIMIT, "a process is left: {left}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::yield_now();
     }
 }
 
