@@ -36,6 +36,8 @@
 //! assert_eq!(state.render(clock.now()).phase.as_deref(), Some("Pending"));
 //! ```
 
+#![deny(clippy::wildcard_enum_match_arm)]
+
 // In the order to read them.
 mod fact;
 

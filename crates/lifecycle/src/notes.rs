@@ -103,12 +103,11 @@ impl PodState {
             let message = format!("Pulling image {image:?}");
             self.event(Severity::Normal, event::PULLING, message, Some(container));
         }
-        let killed = match action {
-            Action::KillContainer { container, id, .. }
-            | Action::RunHook { container, id, hook: HookKind::PreStop, .. } => (container, id),
-            _ => return,
-        };
-        self.announce_kill(killed.0, killed.1);
+        if let Action::KillContainer { container, id, .. }
+        | Action::RunHook { container, id, hook: HookKind::PreStop, .. } = action
+        {
+            self.announce_kill(container, id);
+        }
     }
 
     /// LC-285: told before any hook runs and whoever has to wait.

@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ambient::{Mono, Now};
-use objects::api::core::v1::PodStatus;
 use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
@@ -22,6 +21,7 @@ use crate::notes::Because;
 use crate::probes::Probes;
 use crate::spec::{HookKind, PodSpec};
 use crate::start::Course;
+use crate::status::PodStatus;
 use crate::termination::{Cleanup, Ending, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;

@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ambient::Timestamp;
+pub(crate) use objects::api::core::v1::PodStatus;
 use objects::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
-    ContainerUser, HostIP, LinuxContainerUser, PodCondition, PodIP, PodStatus, ResourceRequirements, VolumeMountStatus,
+    ContainerUser, HostIP, LinuxContainerUser, PodCondition, PodIP, ResourceRequirements, VolumeMountStatus,
 };
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::Time;
