@@ -55,7 +55,7 @@ impl Containers<'_> {
             image: container.image.clone(),
             image_id: String::new(),
             id: prior.and_then(|prior| prior.id.clone()),
-            state: Shown::Waiting(self.default_waiting()),
+            state: Shown::Waiting(self.default_waiting(prior)),
             last: prior.and_then(|prior| prior.last.clone()),
             restart_count: prior.map_or(0, |prior| prior.restart_count),
             is_ready: false,
@@ -77,7 +77,13 @@ impl Containers<'_> {
         view
     }
 
-    fn default_waiting(&self) -> Waiting {
+    fn default_waiting(&self, prior: Option<&ContainerView>) -> Waiting {
+        // LC-153: until it starts again.
+        if let Some(Shown::Waiting(shown)) = prior.map(|prior| &prior.state)
+            && shown.reason == waiting::RESTARTING_ALL_CONTAINERS
+        {
+            return shown.clone();
+        }
         let reason =
             if self.state.spec.init.is_empty() { waiting::CONTAINER_CREATING } else { waiting::POD_INITIALIZING };
         Waiting { reason: reason.to_owned(), message: String::new() }

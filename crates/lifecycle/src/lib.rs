@@ -37,7 +37,6 @@
 //! ```
 
 #![deny(clippy::wildcard_enum_match_arm)]
-
 // In the order to read them.
 #![deny(clippy::wildcard_enum_match_arm)]
 

@@ -79,7 +79,10 @@ impl PodState {
         }
         // LC-191
         let is_app = |instance: &Instance| self.spec.apps.iter().any(|app| app.name == instance.name);
-        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(|app| self.should_start(app, seen)) {
+        let is_left = |app: &ContainerSpec| {
+            seen.newest_of(&app.name).is_some_and(Instance::is_running) || self.should_start(app, seen)
+        };
+        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(is_left) {
             return Course::End(Cause::new("LC-191", "the sandbox is lost and every app container is done"));
         }
         let because = if seen.sandboxes.is_empty() { "the pod has no sandbox" } else { "the sandbox is not usable" };
