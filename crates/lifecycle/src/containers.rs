@@ -33,6 +33,8 @@ impl Containers<'_> {
         self.apply_failure(container, &mut view);
         mark_started_and_ready(&mut view, container.role);
         self.limit_messages(&mut view);
+        let newest = self.seen.newest_of(&container.name);
+        view.size = view.id.is_some().then(|| self.state.size_of(container, newest));
         view
     }
 
@@ -51,6 +53,7 @@ impl Containers<'_> {
             restart_count: prior.map_or(0, |prior| prior.restart_count),
             is_ready: false,
             is_started: false,
+            size: None,
         };
         if prior.is_some_and(ContainerView::is_running) {
             view.id = None;
@@ -98,6 +101,7 @@ impl Containers<'_> {
             restart_count: count,
             is_ready: false,
             is_started: false,
+            size: None,
         }
     }
 

@@ -8,8 +8,9 @@ use std::net::IpAddr;
 
 use ambient::Now;
 
-use crate::conditions::Basis;
+use crate::conditions::{Basis, OWNED};
 use crate::containers::{Containers, lost};
+use crate::disruption::Doom;
 use crate::fact::Observation;
 use crate::phase::{self, Circumstances};
 use crate::spec::{PodSpec, Role};
@@ -21,6 +22,7 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
     let Some(seen) = &state.seen else { return state.shown.clone() };
     let mut view = match &state.stage {
         Stage::Terminated(cleanup) if cleanup.is_sealed => state.shown.clone(),
+        Stage::Terminated(_) if state.is_turned_away() => turned_away(state, now),
         Stage::Syncing | Stage::Terminating(_) | Stage::Terminated(_) => fresh(state, seen, now),
     };
     view.conditions = Basis {
@@ -29,9 +31,14 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
         view: &view,
         previous: &state.shown,
         has_sandbox: state.has_usable_sandbox(),
+        resize: state.sizing.conditions(view.phase),
+        disruption: state.doom.as_ref().and_then(Doom::disruption_message),
         wall: now.wall,
     }
     .conditions();
+    if state.is_turned_away() {
+        view.conditions.retain(|condition| !OWNED.contains(&condition.kind.as_str()));
+    }
     // LC-102
     view.observed_generation = state.shown.observed_generation.max(state.spec.generation);
     view
@@ -55,17 +62,44 @@ fn fresh(state: &PodState, seen: &Observation, now: Now) -> View {
     view
 }
 
+impl PodState {
+    /// What the containers add up to, whether it may be shown yet or not.
+    pub(crate) fn computed_phase(&self) -> Phase {
+        let Some(seen) = &self.seen else { return self.shown.phase };
+        let all: Vec<ContainerView> = self.shown.init.iter().chain(&self.shown.apps).cloned().collect();
+        let at = Circumstances { is_terminal: false, is_initialized: is_initialized(self, seen) };
+        phase::of(&self.spec, &all, at, &self.rules)
+    }
+}
+
+/// LC-101: the phase and why; containers were never looked at.
+fn turned_away(state: &PodState, now: Now) -> View {
+    let ending = state.doom.as_ref().and_then(|doom| doom.ending(Phase::Failed));
+    let (reason, message) = ending.unwrap_or_default();
+    View {
+        phase: phase::final_once_terminal(Phase::Failed, state.shown.phase, state.spec.published.phase),
+        reason,
+        message,
+        start_time: state.shown.start_time.or(Some(now.wall)),
+        ..View::default()
+    }
+}
+
 fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     let is_terminal = matches!(state.stage, Stage::Terminated(_));
     let all: Vec<ContainerView> = view.init.iter().chain(&view.apps).cloned().collect();
     let at = Circumstances { is_terminal, is_initialized: is_initialized(state, seen) };
     let mut computed = phase::of(&state.spec, &all, at, &state.rules);
+    let mut ending = None;
     if is_terminal {
         close(view, &state.spec);
         // TC-084: whatever could not be resolved has failed.
         if !computed.is_terminal() && !state.spec.is_static {
             computed = Phase::Failed;
         }
+        // LC-301: what the node decided.
+        ending = state.doom.as_ref().and_then(|doom| doom.ending(computed));
+        computed = if ending.is_some() { Phase::Failed } else { computed };
     } else if computed.is_terminal() {
         // LC-047: not while something could still run.
         computed = state.shown.phase;
@@ -76,6 +110,8 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     if let Some(before) = previous {
         view.reason.clone_from(&before.reason);
         view.message.clone_from(&before.message);
+    } else if let Some((reason, message)) = ending.filter(|_| view.phase == Phase::Failed) {
+        (view.reason, view.message) = (reason, message);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::limits::KILL_WINDOW_MIN;
 use crate::spec::ContainerSpec;
 use crate::start::{Course, Wanted};
 use crate::state::{PodState, Stage};
-use crate::termination;
+use crate::{resize, termination};
 
 pub(crate) fn plan(state: &PodState, now: Now) -> Plan {
     let mut draft = Draft { state, now, plan: Plan::default() };
@@ -74,6 +74,7 @@ impl<'a> Draft<'a> {
                     }
                 }
                 self.tidy();
+                resize::plan(self);
                 self.start_next(&start);
             }
         }

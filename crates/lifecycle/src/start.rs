@@ -265,7 +265,12 @@ impl<'a> Steps<'a> {
         rule: &'static str,
         message: String,
     ) {
-        if instance.spec_hash != spec_hash(&container.name, &container.image) {
+        // LC-348, TC-306
+        if self.state.resize_restarts(instance) {
+            let cause = Cause::new("LC-348", format!("the resize of container {} takes a restart", container.name));
+            let message = format!("Container {} resize requires restart", container.name);
+            self.kill.push(Unwanted { instance, cause, message, restarts: true });
+        } else if instance.spec_hash != spec_hash(&container.name, &container.image) {
             let cause = Cause::new(rule, format!("the definition of container {} changed", container.name));
             self.kill.push(Unwanted { instance, cause, message, restarts: true });
         }

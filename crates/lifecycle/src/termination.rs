@@ -15,6 +15,7 @@ use std::time::Duration;
 use ambient::{Mono, Now};
 
 use crate::action::{Action, Cause};
+use crate::disruption::Doom;
 use crate::fact::Instance;
 use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
 use crate::plan::Draft;
@@ -113,6 +114,9 @@ impl PodState {
         if self.spec.deletion.is_some() {
             return Some(Cause::new("LC-282", "the pod is marked for deletion"));
         }
+        if let Some(doom) = &self.doom {
+            return Some(doom.cause());
+        }
         let published = self.spec.published.phase;
         if published.is_terminal() {
             return Some(Cause::new("TC-146", format!("the API shows phase {}", published.as_str())));
@@ -126,7 +130,9 @@ impl PodState {
     /// TC-045: what the deletion says, else what the spec says.
     fn requested_grace(&self) -> Duration {
         let deletion = self.spec.deletion.as_ref().and_then(|deletion| deletion.grace);
-        deletion.unwrap_or(self.spec.grace)
+        let own = deletion.unwrap_or(self.spec.grace);
+        // TC-239, TC-251: the node may leave less, never more.
+        self.doom.as_ref().and_then(Doom::grace).map_or(own, |grace| grace.min(own))
     }
 
     /// LC-011: nothing runs, nothing holds the network, nothing is on its way.
@@ -231,12 +237,13 @@ pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
     }
 }
 
-/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted: its
-/// directories, then dead containers, then the object.
+/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted, or
+/// evicted (TC-241): its directories, then dead containers, then the object.
 pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     let state = draft.state;
     // TC-091, LC-027: until then logs are read and volumes belong to the UID.
-    if !state.is_gone && state.spec.deletion.is_none() {
+    let is_evicted = state.doom.as_ref().is_some_and(Doom::clears_remains);
+    if !state.is_gone && state.spec.deletion.is_none() && !is_evicted {
         return;
     }
     if !cleanup.is_torn_down {
@@ -257,7 +264,7 @@ pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
         draft.remove(stray, Cause::new("TC-091", because));
     }
     let is_clean = seen.sandboxes.is_empty() && seen.instances.is_empty();
-    if is_clean && !state.is_gone && !cleanup.is_object_deleted {
+    if is_clean && !state.is_gone && state.spec.deletion.is_some() && !cleanup.is_object_deleted {
         draft.act(Action::DeleteObject, Cause::new("LC-278", "the pod is stopped, recorded and cleaned up"));
     }
 }

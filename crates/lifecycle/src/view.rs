@@ -8,6 +8,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ambient::Timestamp;
+use objects::requests::Resources;
+
+use crate::resources::Demand;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct View {
@@ -27,6 +30,11 @@ pub(crate) struct View {
 impl View {
     pub(crate) fn container(&self, name: &str) -> Option<&ContainerView> {
         self.init.iter().chain(&self.apps).find(|view| view.name == name)
+    }
+
+    /// No container ever had an instance.
+    pub(crate) fn has_never_run(&self) -> bool {
+        self.init.iter().chain(&self.apps).all(|view| view.id.is_none() && view.last.is_none())
     }
 
     pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
@@ -77,6 +85,15 @@ pub(crate) struct ContainerView {
     pub(crate) restart_count: u32,
     pub(crate) is_ready: bool,
     pub(crate) is_started: bool,
+    /// Of a container that has an instance (LC-081, LC-082).
+    pub(crate) size: Option<Size>,
+}
+
+/// LC-344: what is in effect, and the requests that were granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) actual: Demand,
+    pub(crate) allocated: Resources,
 }
 
 /// LC-056: exactly one of three states.

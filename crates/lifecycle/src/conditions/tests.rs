@@ -38,6 +38,7 @@ fn running(name: &str, is_ready: bool) -> ContainerView {
         restart_count: 0,
         is_ready,
         is_started: true,
+        size: None,
     }
 }
 
@@ -45,8 +46,16 @@ fn running(name: &str, is_ready: bool) -> ContainerView {
 fn verdict(pod: &PodSpec, view: &View, kind: &str) -> String {
     let rules = Rules::upstream(Vec::new());
     let previous = View::default();
-    let basis =
-        Basis { pod, rules: &rules, view, previous: &previous, has_sandbox: false, wall: Timestamp::UNIX_EPOCH };
+    let basis = Basis {
+        pod,
+        rules: &rules,
+        view,
+        previous: &previous,
+        has_sandbox: false,
+        resize: Vec::new(),
+        disruption: None,
+        wall: Timestamp::UNIX_EPOCH,
+    };
     let all = basis.conditions();
     let found = all.iter().find(|condition| condition.kind == kind).expect("a condition of ours");
     assert_eq!(found.observed_generation, Some(3));

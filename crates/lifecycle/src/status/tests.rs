@@ -17,6 +17,7 @@ fn pod() -> PodSpec {
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,
+        needs: Default::default(),
         qos_class: "Burstable".into(),
         published: View::default(),
     }
@@ -35,6 +36,7 @@ fn container(name: &str, state: Shown) -> ContainerView {
         restart_count: 3,
         is_ready: true,
         is_started: true,
+        size: None,
     }
 }
 

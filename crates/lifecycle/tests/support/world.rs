@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, spec_hash,
+    Action, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeResult, SandboxSeen, StartStage,
+    spec_hash,
 };
 
 /// How a process takes the stop signal.
@@ -33,6 +34,9 @@ pub(crate) struct World {
     /// Sandboxes come up without an address.
     pub(crate) has_no_addresses: bool,
     pub(crate) bad_teardown: Option<String>,
+    pub(crate) bad_update: Option<String>,
+    /// What `MeasureMemory` finds.
+    pub(crate) memory: MemoryUse,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
@@ -59,6 +63,10 @@ impl World {
             Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
             Action::RunProbe { .. } => Some(Outcome::Probed(ProbeResult::Success)),
             Action::RunHook { .. } => Some(Outcome::Done),
+            Action::MeasureMemory => Some(Outcome::Measured(self.memory.clone())),
+            Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
+                Some(self.bad_update.clone().map_or(Outcome::Done, Outcome::Failed))
+            }
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
                 Some(Outcome::Done)
@@ -184,6 +192,7 @@ impl World {
             created_at: now.wall,
             stop_signal: None,
             user: None,
+            limits: None,
         };
         self.seen.instances.insert(0, instance);
         Outcome::Done
