@@ -10,7 +10,7 @@ use ambient::Now;
 
 use crate::conditions::{Basis, OWNED};
 use crate::containers::{Containers, lost};
-use crate::disruption::Doom;
+use crate::disruption::Ending;
 use crate::fact::Observation;
 use crate::phase::{self, Circumstances};
 use crate::spec::{PodSpec, Role};
@@ -32,7 +32,7 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
         previous: &state.shown,
         has_sandbox: state.has_usable_sandbox(),
         resize: state.sizing.conditions(view.phase),
-        disruption: state.doom.as_ref().and_then(Doom::disruption_message),
+        disruption: state.ending.as_ref().and_then(Ending::disruption_message),
         wall: now.wall,
     }
     .conditions();
@@ -74,12 +74,11 @@ impl PodState {
 
 /// LC-101: the phase and why; containers were never looked at.
 fn turned_away(state: &PodState, now: Now) -> View {
-    let ending = state.doom.as_ref().and_then(|doom| doom.ending(Phase::Failed));
-    let (reason, message) = ending.unwrap_or_default();
+    let ending = state.ending.as_ref();
     View {
         phase: phase::final_once_terminal(Phase::Failed, state.shown.phase, state.spec.published.phase),
-        reason,
-        message,
+        reason: ending.map(|ending| ending.reason.clone()).unwrap_or_default(),
+        message: ending.map(|ending| ending.message.clone()).unwrap_or_default(),
         start_time: state.shown.start_time.or(Some(now.wall)),
         ..View::default()
     }
@@ -90,19 +89,20 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     let all: Vec<ContainerView> = view.init.iter().chain(&view.apps).cloned().collect();
     let at = Circumstances { is_terminal, is_initialized: is_initialized(state, seen) };
     let mut computed = phase::of(&state.spec, &all, at, &state.rules);
-    let mut ending = None;
     if is_terminal {
         close(view, &state.spec);
         // TC-084: whatever could not be resolved has failed.
         if !computed.is_terminal() && !state.spec.is_static {
             computed = Phase::Failed;
         }
-        // LC-301: what the node decided.
-        ending = state.doom.as_ref().and_then(|doom| doom.ending(computed));
-        computed = if ending.is_some() { Phase::Failed } else { computed };
     } else if computed.is_terminal() {
         // LC-047: not while something could still run.
         computed = state.shown.phase;
+    }
+    // LC-046, LC-301: what the node decided.
+    let ending = state.ending.as_ref().filter(|ending| is_terminal && ending.applies_to(computed));
+    if ending.is_some() {
+        computed = Phase::Failed;
     }
     view.phase = phase::final_once_terminal(computed, state.shown.phase, state.spec.published.phase);
     // LC-045
@@ -110,8 +110,9 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     if let Some(before) = previous {
         view.reason.clone_from(&before.reason);
         view.message.clone_from(&before.message);
-    } else if let Some((reason, message)) = ending.filter(|_| view.phase == Phase::Failed) {
-        (view.reason, view.message) = (reason, message);
+    } else if let Some(ending) = ending.filter(|_| view.phase == Phase::Failed) {
+        view.reason.clone_from(&ending.reason);
+        view.message.clone_from(&ending.message);
     }
 }
 

@@ -14,7 +14,7 @@ use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
-use crate::disruption::Doom;
+use crate::disruption::Ending;
 use crate::fact::{Fact, Instance, Observation, Outcome};
 use crate::limits::{MEMORY_BYTES_DEFAULT, NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::notes::Because;
@@ -102,6 +102,8 @@ pub struct PodState {
     /// The object left the API.
     pub(crate) is_gone: bool,
     pub(crate) stage: Stage,
+    /// The node ends the pod.
+    pub(crate) ending: Option<Ending>,
     /// Nothing is decided before the first look at the runtime (LC-377).
     pub(crate) seen: Option<Observation>,
     /// When instances ended, on our own time scale, by instance.
@@ -115,8 +117,6 @@ pub struct PodState {
     /// The sandbox whose loss was told.
     pub(crate) lost_sandbox: Option<String>,
     pub(crate) sizing: Sizing,
-    /// What the node decided against the pod.
-    pub(crate) doom: Option<Doom>,
     notes: Vec<Note>,
 }
 
@@ -125,11 +125,11 @@ impl PodState {
         Self {
             shown: spec.published.clone(),
             sizing: Sizing::recovered(&spec, now),
-            doom: None,
             spec,
             rules,
             is_gone: false,
             stage: Stage::Syncing,
+            ending: None,
             seen: None,
             exited_at: BTreeMap::new(),
             work: Work::default(),
@@ -143,6 +143,7 @@ impl PodState {
     /// Remembers what happened.
     pub fn absorb(&mut self, fact: Fact, now: Now) {
         let because = Because::of(&fact, self.seen.as_ref());
+        self.pass_time(now);
         match fact {
             Fact::PodChanged(spec) => self.spec = *spec,
             Fact::PodGone => self.is_gone = true,
@@ -152,7 +153,7 @@ impl PodState {
             Fact::Admitted(allocation) => self.on_admitted(allocation),
             Fact::Resized(allocation) => self.on_resized(allocation, now),
             Fact::ResizeRefused(refusal) => self.on_resize_refused(refusal, now),
-            Fact::Rejected(rejection) => self.on_rejected(rejection, now),
+            Fact::Rejected(rejection) => self.on_rejected(&rejection, now),
             Fact::Evicted(eviction) => self.on_evicted(eviction, now),
         }
         if self.seen.is_none() {
@@ -170,11 +171,32 @@ impl PodState {
 
     /// What should happen now, and when to ask again.
     pub fn plan(&self, now: Now) -> Plan {
-        plan::plan(self, now)
+        plan::plan(&self.at(now), now)
     }
 
     /// What the world may see.
     pub fn render(&self, now: Now) -> PodStatus {
+        self.at(now).render_settled(now)
+    }
+
+    /// This state, with what time alone has changed since the last fact.
+    fn at(&self, now: Now) -> Cow<'_, Self> {
+        if self.seen.is_none() || !self.is_overdue(now) {
+            return Cow::Borrowed(self);
+        }
+        let mut later = self.clone();
+        later.pass_time(now);
+        Cow::Owned(later)
+    }
+
+    fn pass_time(&mut self, now: Now) {
+        if self.seen.is_some() && self.is_overdue(now) {
+            self.end_if_overdue(now);
+            self.advance_stage(now);
+        }
+    }
+
+    fn render_settled(&self, now: Now) -> PodStatus {
         let view = if self.seen.is_some() { derive::view(self, now) } else { self.shown.clone() };
         // LC-101: a pod that is turned away has nothing of this node.
         let host_ips: &[IpAddr] = if self.is_turned_away() { &[] } else { &self.rules.host_ips };

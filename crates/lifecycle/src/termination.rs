@@ -13,15 +13,16 @@
 use std::time::Duration;
 
 use ambient::{Mono, Now};
+use objects::reasons::{event, pod as reasons};
 
 use crate::action::{Action, Cause};
-use crate::disruption::Doom;
+use crate::disruption::{Ender, Ending};
 use crate::fact::Instance;
 use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
 use crate::plan::Draft;
 use crate::spec::Role;
 use crate::start::{Course, Unwanted};
-use crate::state::{PodState, Stage};
+use crate::state::{PodState, Severity, Stage};
 
 /// The stopping of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -106,16 +107,38 @@ impl PodState {
         }
     }
 
+    /// LC-365: when the pod will have been active for too long, on our own time
+    /// scale.
+    pub(crate) fn active_until(&self, now: Now) -> Option<Mono> {
+        let started_at = self.shown.start_time.filter(|_| self.stage == Stage::Syncing)?;
+        self.spec.active_deadline.map(|limit| now.mono_of(started_at) + limit)
+    }
+
+    pub(crate) fn is_overdue(&self, now: Now) -> bool {
+        self.ending.is_none() && self.active_until(now).is_some_and(|at| at <= now.mono)
+    }
+
+    /// LC-365, TC-264: time alone can end a pod.
+    pub(crate) fn end_if_overdue(&mut self, now: Now) {
+        if !self.is_overdue(now) {
+            return;
+        }
+        let message = "Pod was active on the node longer than the specified deadline".to_owned();
+        self.event(Severity::Normal, event::DEADLINE_EXCEEDED, message.clone(), None);
+        let cause = Cause::new("LC-365", "activeDeadlineSeconds passed since the pod started");
+        self.ending = Some(Ending::new(Ender::Deadline, cause, reasons::DEADLINE_EXCEEDED, message, now));
+    }
+
     /// LC-009.
     fn termination_trigger(&self) -> Option<Cause> {
+        if let Some(ending) = &self.ending {
+            return Some(ending.cause.clone());
+        }
         if self.is_gone {
             return Some(Cause::new("LC-009", "the pod vanished from the API"));
         }
         if self.spec.deletion.is_some() {
             return Some(Cause::new("LC-282", "the pod is marked for deletion"));
-        }
-        if let Some(doom) = &self.doom {
-            return Some(doom.cause());
         }
         let published = self.spec.published.phase;
         if published.is_terminal() {
@@ -130,9 +153,10 @@ impl PodState {
     /// TC-045: what the deletion says, else what the spec says.
     fn requested_grace(&self) -> Duration {
         let deletion = self.spec.deletion.as_ref().and_then(|deletion| deletion.grace);
-        let own = deletion.unwrap_or(self.spec.grace);
+        let ending = self.ending.as_ref().and_then(|ending| ending.grace);
         // TC-239, TC-251: the node may leave less, never more.
-        self.doom.as_ref().and_then(Doom::grace).map_or(own, |grace| grace.min(own))
+        let own = deletion.unwrap_or(self.spec.grace);
+        ending.map_or(own, |grace| grace.min(own))
     }
 
     /// LC-011: nothing runs, nothing holds the network, nothing is on its way.
@@ -242,7 +266,7 @@ pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
 pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     let state = draft.state;
     // TC-091, LC-027: until then logs are read and volumes belong to the UID.
-    let is_evicted = state.doom.as_ref().is_some_and(Doom::clears_remains);
+    let is_evicted = state.ending.as_ref().is_some_and(Ending::clears_remains);
     if !state.is_gone && state.spec.deletion.is_none() && !is_evicted {
         return;
     }

@@ -37,6 +37,7 @@ fn pod(restart_policy: RestartPolicy) -> PodSpec {
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,
+        active_deadline: None,
         needs: Default::default(),
         qos_class: String::new(),
         published: Default::default(),

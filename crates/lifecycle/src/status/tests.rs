@@ -17,6 +17,7 @@ fn pod() -> PodSpec {
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,
+        active_deadline: None,
         needs: Default::default(),
         qos_class: "Burstable".into(),
         published: View::default(),
