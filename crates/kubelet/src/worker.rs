@@ -11,7 +11,9 @@ use std::time::Duration;
 use ambient::{Mono, Now};
 use client::About;
 use futures::FutureExt as _;
-use lifecycle::{Action, Cause, Fact, Note, Observation, Outcome, Plan, Planned, PodSpec, PodState, Rules, Severity};
+use lifecycle::{
+    Action, Cause, Fact, Machine, Note, Observation, Outcome, Plan, Planned, PodSpec, PodState, Rules, Severity,
+};
 use objects::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -67,6 +69,7 @@ impl Worker {
         let rules = Rules {
             backoff_initial: ctx.config.periods.restart_backoff_initial,
             backoff_max: ctx.config.periods.restart_backoff_max,
+            machine: Machine::upstream(ctx.config.capacity.memory_bytes),
             ..Rules::upstream(ctx.config.host_ips.clone())
         };
         let state = PodState::new(spec, rules, ctx.clock.now());
@@ -171,9 +174,14 @@ impl Worker {
     }
 
     fn scene(&self, action: &Action) -> Scene {
-        let handler = Handler::of(action, self.state.spec());
-        let (ctx, pod, who, seen) = (self.ctx.clone(), self.pod.clone(), self.who.clone(), self.seen.clone());
-        Scene { ctx, pod, who, seen, handler }
+        Scene {
+            ctx: self.ctx.clone(),
+            pod: self.pod.clone(),
+            who: self.who.clone(),
+            seen: self.seen.clone(),
+            cgroups: self.state.cgroups(),
+            handler: Handler::of(action, self.state.spec()),
+        }
     }
 
     fn announce(&self, planned: &Planned) {
@@ -190,13 +198,13 @@ impl Worker {
     fn tell(&mut self, now: Now) {
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, container } => {
+                Note::Event { severity, reason, message, container, .. } => {
                     let severity = match severity {
                         Severity::Normal => client::Severity::Normal,
                         Severity::Warning => client::Severity::Warning,
                     };
                     let about = self.about(container.as_deref());
-                    self.ctx.recorder.record(about, severity, reason, &message, now);
+                    self.ctx.recorder.record(about, severity, &reason, &message, now);
                 }
                 Note::Transition { what, cause } => {
                     tracing::info!(
