@@ -48,17 +48,18 @@ fn lc_231_a_post_start_hook_runs_beside_the_entrypoint() {
 #[test]
 fn lc_233_a_failing_post_start_hook_kills_the_container() {
     let podium = Podium::start();
-    let failing = hook("postStart", exec("echo no >&2; exit 9"));
+    // The reason shows until the hook of the second instance fails, too.
+    let failing = hook("postStart", exec("sleep 2; echo no >&2; exit 9"));
     podium.apply(&Sketch::pod("rejected").container_with("app", OBEYS_TERM, failing));
-    podium.wait_event("rejected", "FailedPostStartHook", "PostStartHook failed");
-    podium.wait_event("rejected", "Killing", "FailedPostStartHook");
     let pod = podium.wait_pod("rejected", "PostStartHookError", Patience::LONG, |pod| {
         app(pod)["state"]["waiting"]["reason"] == "PostStartHookError"
     });
+    podium.wait_event("rejected", "FailedPostStartHook", "PostStartHook failed");
+    podium.wait_event("rejected", "Killing", "FailedPostStartHook");
     let uid = pod["metadata"]["uid"].as_str().expect("a uid");
     let wanted = format!(
-        "Exec lifecycle hook ([sh -c echo no >&2; exit 9]) for Container \"app\" in Pod \"rejected_default({uid})\" \
-         failed - error: command 'sh -c echo no >&2; exit 9' exited with 9: no\n, message: \"no\\n\""
+        "Exec lifecycle hook ([sh -c sleep 2; echo no >&2; exit 9]) for Container \"app\" in Pod \"rejected_default({uid})\" \
+         failed - error: command 'sh -c sleep 2; echo no >&2; exit 9' exited with 9: no\n, message: \"no\\n\""
     );
     assert_eq!(app(&pod)["state"]["waiting"]["message"], wanted);
 }
