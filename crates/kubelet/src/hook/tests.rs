@@ -1,3 +1,5 @@
+//! Hooks against a fake runtime and local servers.
+
 use cri::fake::{Exec, Fake};
 use cri::{ContainerId, CriError, ExecResult};
 

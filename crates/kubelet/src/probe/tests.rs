@@ -1,3 +1,5 @@
+//! HTTP and TCP probes against local servers.
+
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 

@@ -1,3 +1,5 @@
+//! Commands of probes in a fake runtime.
+
 use std::collections::BTreeMap;
 
 use cri::fake::{Exec, Fake, Verb};

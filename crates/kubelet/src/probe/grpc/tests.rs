@@ -1,3 +1,5 @@
+//! gRPC probes against local HTTP/2 servers.
+
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
