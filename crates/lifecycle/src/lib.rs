@@ -36,7 +36,6 @@
 //! assert_eq!(state.render(clock.now()).phase.as_deref(), Some("Pending"));
 //! ```
 
-#![deny(clippy::wildcard_enum_match_arm)]
 // In the order to read them.
 #![deny(clippy::wildcard_enum_match_arm)]
 
