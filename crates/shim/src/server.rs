@@ -329,7 +329,8 @@ impl Server {
                 self.exec(Order { number: exec, container, asked, timeout }, &command)
             }
             Request::Abort { exec } => {
-                self.execs.abort(asked.connection, exec);
+                let aborted = self.execs.abort(asked.connection, exec);
+                aborted.into_iter().for_each(|answer| self.answer(answer));
                 Some(Reply::Done)
             }
             Request::Forget { container } => self.forget(&container, asked),
