@@ -13,6 +13,11 @@ use crate::limits::{GRACE_DEFAULT, GRACE_MIN};
 use crate::status;
 use crate::view::View;
 
+mod handlers;
+
+pub(crate) use handlers::Handlers;
+pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodSpec {
     pub uid: String,
@@ -24,9 +29,13 @@ pub struct PodSpec {
     pub(crate) restart_policy: RestartPolicy,
     /// `terminationGracePeriodSeconds`
     pub(crate) grace: Duration,
+    /// LC-365: `activeDeadlineSeconds`
+    pub(crate) active_deadline: Option<Duration>,
     /// Regular init containers and sidecars, in spec order.
     pub(crate) init: Vec<ContainerSpec>,
     pub(crate) apps: Vec<ContainerSpec>,
+    /// LC-360: for debugging; neither phase nor readiness know them.
+    pub(crate) ephemeral: Vec<ContainerSpec>,
     /// Condition types that must be True before the pod is Ready (LC-116).
     pub(crate) readiness_gates: Vec<String>,
     pub(crate) is_host_network: bool,
@@ -55,6 +64,7 @@ pub(crate) struct ContainerSpec {
     pub(crate) requests: BTreeMap<String, String>,
     pub(crate) limits: BTreeMap<String, String>,
     pub(crate) mounts: Vec<MountSpec>,
+    pub(crate) handlers: Handlers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +74,7 @@ pub(crate) enum Role {
     /// An init container with `restartPolicy: Always`.
     Sidecar,
     App,
+    Ephemeral,
 }
 
 /// LC-125.
@@ -133,8 +144,12 @@ impl PodSpec {
                 .then(|| Deletion { grace: meta.deletion_grace_period_seconds.map(seconds) }),
             restart_policy,
             grace: spec.termination_grace_period_seconds.map_or(GRACE_DEFAULT, seconds),
+            active_deadline: spec
+                .active_deadline_seconds
+                .map(|value| Duration::from_secs(value.try_into().unwrap_or(0))),
             init: init_containers(spec)?,
             apps: app_containers(spec)?,
+            ephemeral: ephemeral_containers(spec)?,
             readiness_gates: spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.clone()).collect(),
             is_host_network: spec.host_network.unwrap_or(false),
             is_static: is_static(pod),
@@ -149,7 +164,22 @@ impl PodSpec {
     }
 
     pub(crate) fn container(&self, name: &str) -> Option<&ContainerSpec> {
-        self.containers().find(|container| container.name == name)
+        self.all_containers().find(|container| container.name == name)
+    }
+
+    /// Ephemeral containers too.
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = &ContainerSpec> {
+        self.containers().chain(&self.ephemeral)
+    }
+
+    /// What the driver needs to carry out `RunProbe`.
+    pub fn probe(&self, container: &str, kind: ProbeKind) -> Option<&ProbeSpec> {
+        self.container(container)?.handlers.probe(kind)
+    }
+
+    /// What the driver needs to carry out `RunHook`.
+    pub fn hook(&self, container: &str, kind: HookKind) -> Option<&HookSpec> {
+        self.container(container)?.handlers.hook(kind)
     }
 
     /// `name_namespace(uid)`, as messages name a pod.
@@ -181,6 +211,22 @@ fn app_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
     all.map(|(index, container)| parse_container(container, Role::App, &format!("spec.containers[{index}]"))).collect()
 }
 
+/// LC-361: they have no more than this.
+fn ephemeral_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
+    let all = spec.ephemeral_containers.iter().flatten().enumerate();
+    all.map(|(index, container)| {
+        let plain = Container {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            image_pull_policy: container.image_pull_policy.clone(),
+            volume_mounts: container.volume_mounts.clone(),
+            ..Container::default()
+        };
+        parse_container(&plain, Role::Ephemeral, &format!("spec.ephemeralContainers[{index}]"))
+    })
+    .collect()
+}
+
 fn parse_container(container: &Container, role: Role, field: &str) -> Result<ContainerSpec, SpecError> {
     let image = container.image.clone().unwrap_or_default();
     let policy_field = format!("{field}.restartPolicy");
@@ -204,6 +250,7 @@ fn parse_container(container: &Container, role: Role, field: &str) -> Result<Con
         requests: amounts(resources.and_then(|r| r.requests.as_ref())),
         limits: amounts(resources.and_then(|r| r.limits.as_ref())),
         mounts: container.volume_mounts.iter().flatten().map(parse_mount).collect(),
+        handlers: Handlers::parse(container, field)?,
     })
 }
 

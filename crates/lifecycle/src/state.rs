@@ -3,7 +3,8 @@
 //! Read next: `plan.rs` for what happens because of it, `derive.rs` for what
 //! the world sees of it.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -12,13 +13,16 @@ use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
-use crate::fact::{Fact, Instance, Observation, Outcome};
+use crate::fact::{Fact, Instance, Observation, Outcome, ProbeResult};
+use crate::hooks::PostStart;
+use crate::kill::Kill;
 use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::notes::Because;
-use crate::spec::PodSpec;
+use crate::probes::Probes;
+use crate::spec::{HookKind, PodSpec};
 use crate::start::Course;
 use crate::status::PodStatus;
-use crate::termination::{Cleanup, Kill, Shutdown};
+use crate::termination::{Cleanup, Ending, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
 use crate::{derive, plan, status};
@@ -35,6 +39,11 @@ pub struct Rules {
     pub restart_all_containers: bool,
     /// Gate `PodReadyToStartContainersCondition`.
     pub ready_to_start_condition: bool,
+    /// Gate `ContainerStopSignals`: `stopSignal` in the status (LC-084).
+    pub container_stop_signals: bool,
+    /// Gate `ChangeContainerStatusOnKubeletRestart`: containers are not started
+    /// and not ready until a new agent probed them (LC-379).
+    pub change_status_on_agent_restart: bool,
     /// An event for every container exit, which upstream does not have (LC-167).
     pub exit_events: bool,
 }
@@ -49,6 +58,8 @@ impl Rules {
             container_restart_rules: true,
             restart_all_containers: false,
             ready_to_start_condition: true,
+            container_stop_signals: false,
+            change_status_on_agent_restart: false,
             exit_events: true,
         }
     }
@@ -79,6 +90,12 @@ pub(crate) enum Stage {
     Terminated(Cleanup),
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostSandbox {
+    pub(crate) id: String,
+    pub(crate) at: Mono,
+}
+
 #[derive(Debug, Clone)]
 pub struct PodState {
     pub(crate) spec: PodSpec,
@@ -86,6 +103,8 @@ pub struct PodState {
     /// The object left the API.
     pub(crate) is_gone: bool,
     pub(crate) stage: Stage,
+    /// The node ends the pod.
+    pub(crate) ending: Option<Ending>,
     /// Nothing is decided before the first look at the runtime (LC-377).
     pub(crate) seen: Option<Observation>,
     /// When instances ended, on our own time scale, by instance.
@@ -94,10 +113,17 @@ pub struct PodState {
     pub(crate) attempts: Attempts,
     /// Kills that were begun, by instance.
     pub(crate) kills: BTreeMap<String, Kill>,
+    /// Kills that were told, by instance.
+    pub(crate) announced: BTreeSet<String>,
+    /// postStart hooks, by instance.
+    pub(crate) post_starts: BTreeMap<String, PostStart>,
+    pub(crate) probes: Probes,
+    /// When all containers were last restarted in place.
+    pub(crate) restarted_all_at: Option<Mono>,
     /// The last view of the pod; before the first one, what the API shows.
     pub(crate) shown: View,
     /// The sandbox whose loss was told.
-    pub(crate) lost_sandbox: Option<String>,
+    pub(crate) lost_sandbox: Option<LostSandbox>,
     notes: Vec<Note>,
 }
 
@@ -109,11 +135,16 @@ impl PodState {
             rules,
             is_gone: false,
             stage: Stage::Syncing,
+            ending: None,
             seen: None,
             exited_at: BTreeMap::new(),
             work: Work::default(),
             attempts: Attempts::new(),
             kills: BTreeMap::new(),
+            announced: BTreeSet::new(),
+            post_starts: BTreeMap::new(),
+            probes: Probes::default(),
+            restarted_all_at: None,
             lost_sandbox: None,
             notes: Vec::new(),
         }
@@ -122,6 +153,7 @@ impl PodState {
     /// Remembers what happened.
     pub fn absorb(&mut self, fact: Fact, now: Now) {
         let because = Because::of(&fact, self.seen.as_ref());
+        self.pass_time(now);
         match fact {
             Fact::PodChanged(spec) => self.spec = *spec,
             Fact::PodGone => self.is_gone = true,
@@ -132,23 +164,51 @@ impl PodState {
         if self.seen.is_none() {
             return;
         }
+        self.tend_probes(now);
         self.advance_stage(now);
-        self.note_lost_sandbox();
+        self.note_lost_sandbox(now);
         let wanted = self.wanted_names();
         self.remember_waiting(&wanted, now);
         let view = derive::view(self, now);
+        self.note_restarted_all(&view, now);
         self.settle(view, &because);
     }
 
     /// What should happen now, and when to ask again.
     pub fn plan(&self, now: Now) -> Plan {
-        plan::plan(self, now)
+        plan::plan(&self.at(now), now)
     }
 
     /// What the world may see.
     pub fn render(&self, now: Now) -> PodStatus {
+        self.at(now).render_settled(now)
+    }
+
+    /// This state, with what time alone has changed since the last fact.
+    fn at(&self, now: Now) -> Cow<'_, Self> {
+        if self.seen.is_none() || !self.is_overdue(now) {
+            return Cow::Borrowed(self);
+        }
+        let mut later = self.clone();
+        later.pass_time(now);
+        Cow::Owned(later)
+    }
+
+    fn pass_time(&mut self, now: Now) {
+        if self.seen.is_some() && self.is_overdue(now) {
+            self.end_if_overdue(now);
+            self.advance_stage(now);
+        }
+    }
+
+    fn render_settled(&self, now: Now) -> PodStatus {
         let view = if self.seen.is_some() { derive::view(self, now) } else { self.shown.clone() };
         status::write(&view, &self.spec, &self.rules.host_ips)
+    }
+
+    /// The newest version of the object.
+    pub fn spec(&self) -> &PodSpec {
+        &self.spec
     }
 
     pub fn take_notes(&mut self) -> Vec<Note> {
@@ -194,6 +254,11 @@ impl PodState {
     fn on_observed(&mut self, seen: Observation, now: Now) {
         self.exited_at.retain(|id, _| seen.instance(id).is_some());
         self.kills.retain(|id, _| seen.instance(id).is_some());
+        self.announced.retain(|id| seen.instance(id).is_some());
+        self.post_starts.retain(|id, _| seen.instance(id).is_some());
+        if self.seen.is_none() {
+            self.adopt(&seen);
+        }
         for instance in &seen.instances {
             if let Some(exit) = instance.exit() {
                 // Once: a later clock jump must not move it.
@@ -211,6 +276,9 @@ impl PodState {
         match action {
             Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
+            Action::RunProbe { container, probe, .. } => self.on_probe_begun(container, *probe, now),
+            Action::RunHook { id, hook: HookKind::PostStart, .. } => self.on_post_start_begun(id),
+            Action::RunHook { id, hook: HookKind::PreStop, .. } => self.on_pre_stop_begun(id, now),
             Action::CreateSandbox { .. }
             | Action::PullImage { .. }
             | Action::RemoveContainer { .. }
@@ -226,10 +294,23 @@ impl PodState {
         self.note_ended(action, outcome);
         match (action, outcome) {
             (Action::PullImage { container, image, .. }, outcome) => self.on_pull_ended(container, image, outcome, now),
-            (Action::StartContainer { container, .. }, outcome) => {
+            (Action::StartContainer { container, attempt }, outcome) => {
                 self.work.hold_repetition(action, now.mono);
+                self.on_instance_started(container, *attempt);
                 self.on_start_ended(container, outcome, now);
             }
+            (Action::RunProbe { container, id, probe }, Outcome::Probed(result)) => {
+                self.on_probed(container, id, *probe, result, now);
+            }
+            // LC-246: could not even be tried.
+            (Action::RunProbe { container, id, probe }, Outcome::Failed(error)) => {
+                self.on_probed(container, id, *probe, &ProbeResult::Unknown(error.clone()), now);
+            }
+            (Action::RunProbe { .. }, _) => {}
+            (Action::RunHook { container, id, hook: HookKind::PostStart, .. }, outcome) => {
+                self.on_post_start_ended(container, id, outcome, now);
+            }
+            (Action::RunHook { id, hook: HookKind::PreStop, .. }, outcome) => self.on_pre_stop_ended(id, outcome, now),
             (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
             (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
             // It did not help: wait like after a failure.
@@ -246,7 +327,9 @@ impl PodState {
         let attempt = self.next_attempt(name);
         let Some(container) = self.spec.container(name).cloned() else { return };
         let waiting = match outcome {
-            Outcome::Done | Outcome::Image(_) => return self.attempts.on_pulled(name, attempt, image),
+            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {
+                return self.attempts.on_pulled(name, attempt, image);
+            }
             Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
             Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
                 Waiting { reason: waiting::ERR_IMAGE_PULL.to_owned(), message: message.clone() }
@@ -258,7 +341,9 @@ impl PodState {
     fn on_start_ended(&mut self, name: &str, outcome: &Outcome, now: Now) {
         use crate::fact::StartStage::{Create, Start};
         match outcome {
-            Outcome::Done | Outcome::Image(_) => self.attempts.on_started(name),
+            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {
+                self.attempts.on_started(name);
+            }
             Outcome::NotStarted { stage, message } => self.attempts.on_start_failed(name, *stage, message, now),
             Outcome::NoImage { message, .. } => self.attempts.on_start_failed(name, Create, message, now),
             Outcome::Failed(message) => self.attempts.on_start_failed(name, Start, message, now),

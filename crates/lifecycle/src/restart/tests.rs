@@ -19,6 +19,7 @@ fn container(restart_policy: Option<RestartPolicy>, restart_rules: Vec<RestartRu
         requests: Default::default(),
         limits: Default::default(),
         mounts: Vec::new(),
+        handlers: crate::spec::Handlers::default(),
     }
 }
 
@@ -31,8 +32,10 @@ fn pod(restart_policy: RestartPolicy) -> PodSpec {
         deletion: None,
         restart_policy,
         grace: std::time::Duration::from_secs(30),
+        active_deadline: None,
         init: Vec::new(),
         apps: Vec::new(),
+        ephemeral: Vec::new(),
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,

@@ -11,4 +11,5 @@ mod world;
 mod ending;
 mod recovering;
 mod restarting;
+mod special;
 mod starting;

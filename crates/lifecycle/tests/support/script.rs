@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ambient::{Clock, Now};
 use expect_test::Expect;
-use lifecycle::{Action, Fact, Note, Outcome, PodSpec, PodState, Rules};
+use lifecycle::{Action, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules};
 use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
 use crate::pods;
@@ -133,6 +133,13 @@ impl Script {
         self.change()
     }
 
+    /// `activeDeadlineSeconds` is set or lowered.
+    pub(crate) fn deadline(&mut self, seconds: i64) -> &mut Self {
+        self.tell("fact", format!("the deadline becomes {seconds}s"));
+        self.pod.spec.as_mut().expect("a spec").active_deadline_seconds = Some(seconds);
+        self.change()
+    }
+
     /// A status write of someone else.
     pub(crate) fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
         self.tell("fact", what.into());
@@ -155,6 +162,34 @@ impl Script {
     pub(crate) fn on_term(&mut self, container: &str, manner: Manner) -> &mut Self {
         self.world.manners.insert(container.into(), manner);
         self
+    }
+
+    /// From now on a probe is answered like this.
+    pub(crate) fn probe_says(&mut self, container: &str, kind: ProbeKind, result: ProbeResult) -> &mut Self {
+        self.tell("fact", format!("{kind} of {container} will be {result:?}"));
+        self.world.answers.insert((container.into(), kind), result);
+        self
+    }
+
+    /// How long a hook takes; `None` is for ever.
+    pub(crate) fn hook_takes(&mut self, container: &str, hook: HookKind, seconds: Option<f64>) -> &mut Self {
+        let takes = seconds.map(Duration::from_secs_f64);
+        self.world.hooks.entry((container.into(), hook)).or_default().0 = takes;
+        self
+    }
+
+    pub(crate) fn hook_fails(&mut self, container: &str, hook: HookKind, message: &str) -> &mut Self {
+        let entry = self.world.hooks.entry((container.into(), hook)).or_insert((Some(Duration::ZERO), None));
+        entry.1 = Some(message.into());
+        self
+    }
+
+    /// `kubectl debug`.
+    pub(crate) fn debugged(&mut self, name: &str) -> &mut Self {
+        self.tell("fact", format!("ephemeral container {name} is added"));
+        let container = pods::ephemeral(pods::container(name, std::iter::empty()));
+        self.pod.spec.as_mut().expect("a spec").ephemeral_containers.get_or_insert_default().push(container);
+        self.change()
     }
 
     /// A new agent process: only the API and the runtime remember.
@@ -239,7 +274,9 @@ impl Script {
     }
 
     fn end(&mut self, action: Action, outcome: Outcome) {
-        if !matches!(outcome, Outcome::Done | Outcome::Image(_)) {
+        if let Outcome::Probed(result) = &outcome {
+            self.tell("fact", format!("{} ends: {result:?}", describe(&action)));
+        } else if !matches!(outcome, Outcome::Done | Outcome::Image(_)) {
             self.tell("fact", format!("{} fails: {}", describe(&action), error(&outcome)));
         }
         self.observe();
@@ -296,7 +333,7 @@ fn error(outcome: &Outcome) -> String {
         Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
             message.clone()
         }
-        Outcome::Done | Outcome::Image(_) => String::new(),
+        Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => String::new(),
     }
 }
 
@@ -306,6 +343,11 @@ pub(crate) fn describe(action: &Action) -> String {
         Action::PullImage { container, image, .. } => format!("PullImage {container} {image}"),
         Action::StartContainer { container, attempt } => format!("StartContainer {container} #{attempt}"),
         Action::KillContainer { id, grace, .. } => format!("KillContainer {} grace={grace:?}", short(id)),
+        Action::RunProbe { id, probe, .. } => format!("RunProbe {} {probe}", short(id)),
+        Action::RunHook { id, hook, timeout, .. } => match timeout {
+            Some(timeout) => format!("RunHook {} {hook:?} timeout={timeout:?}", short(id)),
+            None => format!("RunHook {} {hook:?}", short(id)),
+        },
         Action::RemoveContainer { id, .. } => format!("RemoveContainer {}", short(id)),
         Action::StopSandbox { id } => format!("StopSandbox {id}"),
         Action::RemoveSandbox { id } => format!("RemoveSandbox {id}"),
@@ -321,6 +363,9 @@ fn short(id: &str) -> &str {
 fn summarize(status: &PodStatus) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     all.insert("phase".into(), status.phase.clone().unwrap_or_default());
+    if let Some(reason) = &status.reason {
+        all.insert("reason".into(), reason.clone());
+    }
     if let Some(ip) = &status.pod_ip {
         all.insert("podIP".into(), ip.clone());
     }
@@ -328,7 +373,8 @@ fn summarize(status: &PodStatus) -> BTreeMap<String, String> {
         let reason = condition.reason.as_deref().map(|reason| format!("({reason})")).unwrap_or_default();
         all.insert(condition.type_.clone(), format!("{}{reason}", condition.status));
     }
-    for container in status.init_container_statuses.iter().chain(&status.container_statuses).flatten() {
+    let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
+    for container in lists.into_iter().flatten().flatten() {
         all.insert(format!("{{{}}}", container.name), summarize_container(container));
     }
     all
@@ -343,6 +389,10 @@ fn summarize_container(container: &ContainerStatus) -> String {
     text += &format!(",rc{}", container.restart_count);
     if container.ready {
         text += ",ready";
+    }
+    let is_running = container.state.as_ref().is_some_and(|state| state.running.is_some());
+    if is_running && container.started == Some(false) {
+        text += ",unstarted";
     }
     text
 }

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::{Now, Timestamp};
-use lifecycle::{Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash};
+use lifecycle::{
+    Action, HookKind, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeKind, ProbeResult, SandboxSeen,
+    StartStage, spec_hash,
+};
 
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +34,12 @@ pub(crate) struct World {
     /// Sandboxes come up without an address.
     pub(crate) has_no_addresses: bool,
     pub(crate) bad_teardown: Option<String>,
+    /// How probes are answered; success if nothing is said.
+    pub(crate) answers: BTreeMap<(String, ProbeKind), ProbeResult>,
+    /// How long hooks take (`None`: for ever) and how they fail.
+    pub(crate) hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
+    /// Container → what its image says about the stop signal.
+    pub(crate) stop_signals: BTreeMap<String, String>,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
@@ -55,6 +64,10 @@ impl World {
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
             Action::StartContainer { container, attempt } => Some(self.start(container, *attempt, now)),
             Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
+            Action::RunProbe { container, id, probe } => Some(self.probe(container, id, *probe)),
+            Action::RunHook { container, id, hook, timeout } => {
+                self.run_hook(action, (container, id), *hook, *timeout, now)
+            }
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
                 Some(Outcome::Done)
@@ -122,6 +135,40 @@ impl World {
         self.kills.clear();
     }
 
+    fn probe(&mut self, container: &str, id: &str, kind: ProbeKind) -> Outcome {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a probe of {id}, which does not run");
+        let result = self.answers.get(&(container.to_owned(), kind)).cloned();
+        Outcome::Probed(result.unwrap_or(ProbeResult::Success))
+    }
+
+    fn run_hook(
+        &mut self,
+        action: &Action,
+        (container, id): (&str, &str),
+        hook: HookKind,
+        timeout: Option<Duration>,
+        now: Now,
+    ) -> Option<Outcome> {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a hook of {id}, which does not run");
+        let (takes, outcome) =
+            self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or((Some(Duration::ZERO), None));
+        let outcome = outcome.map_or(Outcome::Done, Outcome::Failed);
+        let timed_out = Outcome::Failed("the hook took too long".into());
+        let (takes, outcome) = match (takes, timeout) {
+            (Some(takes), Some(timeout)) if takes < timeout => (takes, outcome),
+            (Some(takes), None) => (takes, outcome),
+            (_, Some(timeout)) => (timeout, timed_out),
+            (None, None) => return None,
+        };
+        if takes.is_zero() {
+            return Some(outcome);
+        }
+        self.due.push((now.after(takes), Due::Ends(action.clone(), outcome)));
+        None
+    }
+
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
         if let Some(error) = &self.bad_sandbox {
             return Outcome::Failed(error.clone());
@@ -178,6 +225,8 @@ impl World {
             image: image.clone(),
             image_id: format!("{image}@sha256:0"),
             created_at: now.wall,
+            stop_signal: self.stop_signals.get(container).cloned(),
+            user: None,
         };
         self.seen.instances.insert(0, instance);
         Outcome::Done
