@@ -96,6 +96,10 @@ impl Execs {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A new cgroup below the container's, so that all a command starts can be
     /// found. Where that is impossible its process group has to do.
     fn own_cgroup(&self, members: &Path) -> Option<PathBuf> {
