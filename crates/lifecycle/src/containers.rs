@@ -38,6 +38,8 @@ impl Containers<'_> {
         self.apply_failure(container, &mut view);
         self.mark_started_and_ready(container, &mut view);
         self.limit_messages(&mut view);
+        let newest = self.seen.newest_of(&container.name);
+        view.size = view.id.is_some().then(|| self.state.size_of(container, newest));
         view
     }
 
@@ -55,13 +57,14 @@ impl Containers<'_> {
             image: container.image.clone(),
             image_id: String::new(),
             id: prior.and_then(|prior| prior.id.clone()),
-            state: Shown::Waiting(self.default_waiting()),
+            state: Shown::Waiting(self.default_waiting(prior)),
             last: prior.and_then(|prior| prior.last.clone()),
             restart_count: prior.map_or(0, |prior| prior.restart_count),
             is_ready: false,
             is_started: false,
             stop_signal: None,
             user: None,
+            size: None,
         };
         if prior.is_some_and(ContainerView::is_running) {
             view.id = None;
@@ -77,7 +80,13 @@ impl Containers<'_> {
         view
     }
 
-    fn default_waiting(&self) -> Waiting {
+    fn default_waiting(&self, prior: Option<&ContainerView>) -> Waiting {
+        // LC-153: until it starts again.
+        if let Some(Shown::Waiting(shown)) = prior.map(|prior| &prior.state)
+            && shown.reason == waiting::RESTARTING_ALL_CONTAINERS
+        {
+            return shown.clone();
+        }
         let reason =
             if self.state.spec.init.is_empty() { waiting::CONTAINER_CREATING } else { waiting::POD_INITIALIZING };
         Waiting { reason: reason.to_owned(), message: String::new() }
@@ -111,6 +120,7 @@ impl Containers<'_> {
             is_started: false,
             stop_signal: self.stop_signal(container, newest),
             user: newest.user.clone(),
+            size: None,
         }
     }
 

@@ -63,10 +63,7 @@ impl PodState {
         let is_running = self.seen.as_ref().and_then(|seen| seen.instance(id)).is_some_and(Instance::is_running);
         let Some(hook) = self.post_starts.get_mut(id).filter(|hook| **hook == PostStart::Running) else { return };
         // H19: a hook whose container is gone decides nothing.
-        let failure = match outcome {
-            Outcome::Failed(message) if is_running => Some(message),
-            _ => None,
-        };
+        let failure = if let Outcome::Failed(message) = outcome { Some(message).filter(|_| is_running) } else { None };
         *hook = if failure.is_some() { PostStart::Failed } else { PostStart::Done };
         if is_running {
             self.note_hook_ended(id, HookKind::PostStart, outcome);

@@ -39,6 +39,8 @@ enum Hook {
 struct Signal {
     sent_at: Mono,
     kill_at: Mono,
+    /// When the grace was to end as it was sent.
+    deadline: Mono,
 }
 
 /// What an instance that must stop is given (LC-286).
@@ -99,8 +101,9 @@ impl Draft<'_> {
         let kill = state.kills.get(&instance.id);
         if state.work.is_killing(&instance.id) {
             // TC-047: the same kill with a shorter grace re-arms it.
-            let signal = kill.and_then(|kill| kill.signal);
-            if let Some(signal) = signal.filter(|signal| terms.kill_at(signal.sent_at) < signal.kill_at) {
+            let shortened =
+                |signal: &Signal| terms.deadline < signal.deadline && terms.kill_at(signal.sent_at) < signal.kill_at;
+            if let Some(signal) = kill.and_then(|kill| kill.signal).filter(shortened) {
                 let rest = terms.kill_at(signal.sent_at).since(now.mono);
                 self.kill(instance, rest, Cause::new("TC-047", "the grace period was shortened"));
             }
@@ -160,9 +163,11 @@ impl PodState {
     }
 
     pub(crate) fn on_kill_begun(&mut self, id: &str, grace: Duration, now: Now) {
-        let signal = Signal { sent_at: now.mono, kill_at: now.mono + grace };
+        let (sent_at, kill_at) = (now.mono, now.mono + grace);
+        let deadline = self.terms(id, now).map_or(kill_at, |terms| terms.deadline);
         let kill = self.kill_entry(id, now);
-        kill.signal = Some(Signal { sent_at: kill.signal.map_or(now.mono, |signal| signal.sent_at), ..signal });
+        let sent_at = kill.signal.map_or(sent_at, |signal| signal.sent_at);
+        kill.signal = Some(Signal { sent_at, kill_at, deadline });
         kill.has_ended = false;
     }
 
@@ -172,7 +177,9 @@ impl PodState {
 
     fn kill_entry(&mut self, id: &str, now: Now) -> &mut Kill {
         let terms = self.terms(id, now).unwrap_or_else(|| Terms::new(self.spec.grace, now.mono));
-        let restarts = self.unwanted(id).is_some_and(|unwanted| unwanted.restarts);
+        // LC-189: what only makes room for a new sandbox starts again in it.
+        let is_replaced = self.stage == Stage::Syncing && matches!(self.course(), Course::NewSandbox(_));
+        let restarts = is_replaced || self.unwanted(id).is_some_and(|unwanted| unwanted.restarts);
         let fresh = Kill {
             since: terms.since,
             grace: terms.grace,

@@ -17,6 +17,9 @@ use crate::spec::{ContainerSpec, ProbeKind, ProbeSpec, Role};
 use crate::state::{PodState, Severity, Stage};
 use crate::view::{Truth, View};
 
+/// The shortest time there is.
+const INSTANT: Duration = Duration::from_nanos(1);
+
 /// Everything that is known about the probes of a pod.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Probes {
@@ -71,10 +74,10 @@ impl Probes {
 }
 
 impl Worker {
-    fn new(now: Mono, next_at: Mono) -> Self {
+    fn new(origin: Mono, now: Mono) -> Self {
         Self {
-            origin: now,
-            next_at,
+            origin,
+            next_at: now,
             instance: None,
             started_at: now,
             eligible_since: None,
@@ -87,11 +90,15 @@ impl Worker {
 
     /// The moment of the next run, if nothing happens until then (LC-257).
     fn due_at(&self, kind: ProbeKind, probe: &ProbeSpec) -> Option<Mono> {
-        let from = self.eligible_since.filter(|_| !self.is_on_hold)?;
-        let from = from.max(self.started_at + probe.initial_delay).max(self.next_at);
+        let eligible_since = self.eligible_since.filter(|_| !self.is_on_hold)?;
+        let from = eligible_since.max(self.started_at + probe.initial_delay).max(self.next_at);
         match kind {
             // LC-261: as soon as it may, whatever the rhythm was.
             ProbeKind::Readiness => Some(from),
+            // A tick at the very moment of the start came too early for it.
+            ProbeKind::Startup | ProbeKind::Liveness if from == eligible_since => {
+                Some(self.tick(from + INSTANT, probe.period))
+            }
             ProbeKind::Startup | ProbeKind::Liveness => Some(self.tick(from, probe.period)),
         }
     }
@@ -176,7 +183,8 @@ impl PodState {
             let running = seen.newest_of(&container.name).filter(|instance| instance.is_running());
             let worker = probes.workers.entry(key).or_insert_with(|| {
                 let is_adopted = running.is_some_and(|instance| probes.adopted.contains_key(&instance.id));
-                Worker::new(now.mono, self.first_run(container, kind, probe, is_adopted, now))
+                let wait = if is_adopted { self.spread(container, kind, probe) } else { Duration::ZERO };
+                Worker::new(now.mono + wait, now.mono)
             });
             if let Some(instance) = running.filter(|instance| worker.instance.as_ref() != Some(&instance.id)) {
                 worker.follow(instance, kind, probes.adopted.get(&instance.id).copied(), now);
@@ -187,23 +195,14 @@ impl PodState {
         self.gate_probes(now);
     }
 
-    /// LC-256: at once, then every period; nothing runs yet, so the first is
-    /// lost. TC-274: after an agent restart a part of the period, so that not
-    /// all containers of the node are probed together; the part is the same
+    /// TC-274: after an agent restart a part of the period passes first, so that
+    /// not all containers of the node are probed together. The part is the same
     /// for the same container.
-    fn first_run(
-        &self,
-        container: &ContainerSpec,
-        kind: ProbeKind,
-        probe: &ProbeSpec,
-        is_adopted: bool,
-        now: Now,
-    ) -> Mono {
-        match (kind, is_adopted) {
-            (ProbeKind::Readiness, _) => now.mono,
-            (ProbeKind::Startup | ProbeKind::Liveness, false) => now.mono + probe.period,
-            (ProbeKind::Startup | ProbeKind::Liveness, true) => {
-                now.mono + probe.period.mul_f64(spread(&[&self.spec.uid, &container.name, &kind.to_string()]))
+    fn spread(&self, container: &ContainerSpec, kind: ProbeKind, probe: &ProbeSpec) -> Duration {
+        match kind {
+            ProbeKind::Readiness => Duration::ZERO,
+            ProbeKind::Startup | ProbeKind::Liveness => {
+                probe.period.mul_f64(fraction_of(&[&self.spec.uid, &container.name, &kind.to_string()]))
             }
         }
     }
@@ -243,7 +242,7 @@ impl PodState {
         worker.next_at = match kind {
             ProbeKind::Readiness => now.mono + probe.period,
             // The next whole period, however late this one is.
-            ProbeKind::Startup | ProbeKind::Liveness => worker.tick(now.mono + Duration::from_nanos(1), probe.period),
+            ProbeKind::Startup | ProbeKind::Liveness => worker.tick(now.mono + INSTANT, probe.period),
         };
     }
 
@@ -323,7 +322,7 @@ fn was_started(shown: &View, instance: &Instance) -> bool {
 }
 
 /// A fraction of one that is the same for the same words.
-fn spread(words: &[&str]) -> f64 {
+fn fraction_of(words: &[&str]) -> f64 {
     let mut hash: u32 = 0x811c_9dc5;
     for byte in words.iter().flat_map(|word| word.bytes().chain([0])) {
         hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);

@@ -79,7 +79,10 @@ impl PodState {
         }
         // LC-191
         let is_app = |instance: &Instance| self.spec.apps.iter().any(|app| app.name == instance.name);
-        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(|app| self.should_start(app, seen)) {
+        let is_left = |app: &ContainerSpec| {
+            seen.newest_of(&app.name).is_some_and(Instance::is_running) || self.should_start(app, seen)
+        };
+        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(is_left) {
             return Course::End(Cause::new("LC-191", "the sandbox is lost and every app container is done"));
         }
         let because = if seen.sandboxes.is_empty() { "the pod has no sandbox" } else { "the sandbox is not usable" };
@@ -305,7 +308,9 @@ impl<'a> Steps<'a> {
             let message = format!("{who} definition changed{}", if is_sidecar { "" } else { ", will be restarted" });
             return self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });
         }
-        let Some(kind) = self.state.failed_probe(instance) else { return };
+        let Some(kind) = self.state.failed_probe(instance) else {
+            return self.resize_by_restart(instance, container);
+        };
         let restarts = is_sidecar || restarts_after_kill(&self.state.spec, container, &self.state.rules);
         let word = kind.to_string().to_lowercase();
         let then = if restarts && !is_sidecar { ", will be restarted" } else { "" };
@@ -314,6 +319,16 @@ impl<'a> Steps<'a> {
         // LC-267, TC-064
         let grace = container.handlers.probe(kind).and_then(|probe| probe.grace).unwrap_or(grace);
         self.kill.push(Unwanted { instance, cause, message, restarts, grace });
+    }
+
+    /// LC-348, TC-306
+    fn resize_by_restart(&mut self, instance: &'a Instance, container: &ContainerSpec) {
+        if self.state.resize_restarts(instance) {
+            let cause = Cause::new("LC-348", format!("the resize of container {} takes a restart", container.name));
+            let message = format!("Container {} resize requires restart", container.name);
+            let grace = self.state.spec.grace;
+            self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });
+        }
     }
 
     fn kill_unknown(&mut self, instance: &'a Instance, restarts: bool) {

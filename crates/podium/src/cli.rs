@@ -183,10 +183,7 @@ fn print_version(output: Output) {
     match output {
         Output::Text => println!("podium {VERSION} (Kubernetes {KUBERNETES_VERSION})"),
         Output::Json => {
-            println!(
-                "{}",
-                serde_json::json!({ "podium": VERSION, "kubernetes": KUBERNETES_VERSION })
-            );
+            println!("{}", serde_json::json!({ "podium": VERSION, "kubernetes": KUBERNETES_VERSION }));
         }
     }
 }

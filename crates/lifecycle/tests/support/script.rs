@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ambient::{Clock, Now};
 use expect_test::Expect;
-use lifecycle::{Action, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules};
+use lifecycle::{
+    Action, CgroupValues, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
+};
 use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
 use crate::pods;
@@ -276,7 +278,7 @@ impl Script {
     fn end(&mut self, action: Action, outcome: Outcome) {
         if let Outcome::Probed(result) = &outcome {
             self.tell("fact", format!("{} ends: {result:?}", describe(&action)));
-        } else if !matches!(outcome, Outcome::Done | Outcome::Image(_)) {
+        } else if !matches!(outcome, Outcome::Done | Outcome::Image(_) | Outcome::Measured(_)) {
             self.tell("fact", format!("{} fails: {}", describe(&action), error(&outcome)));
         }
         self.observe();
@@ -333,7 +335,11 @@ fn error(outcome: &Outcome) -> String {
         Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
             message.clone()
         }
-        Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => String::new(),
+        Outcome::Done
+        | Outcome::Image(_)
+        | Outcome::Probed(_)
+        | Outcome::Measured(_)
+        | Outcome::FellBackToHttp { .. } => String::new(),
     }
 }
 
@@ -348,12 +354,24 @@ pub(crate) fn describe(action: &Action) -> String {
             Some(timeout) => format!("RunHook {} {hook:?} timeout={timeout:?}", short(id)),
             None => format!("RunHook {} {hook:?}", short(id)),
         },
+        Action::MeasureMemory => "MeasureMemory".into(),
+        Action::UpdateResources { id, limits, .. } => format!("UpdateResources {} {}", short(id), cgroup(limits)),
+        Action::UpdatePodResources { limits } => format!("UpdatePodResources {}", cgroup(limits)),
         Action::RemoveContainer { id, .. } => format!("RemoveContainer {}", short(id)),
         Action::StopSandbox { id } => format!("StopSandbox {id}"),
         Action::RemoveSandbox { id } => format!("RemoveSandbox {id}"),
         Action::TearDown => "TearDown".into(),
         Action::DeleteObject => "DeleteObject".into(),
     }
+}
+
+fn cgroup(values: &CgroupValues) -> String {
+    let parts = [
+        values.cpu_shares.map(|shares| format!("shares={shares}")),
+        values.cpu_quota.map(|quota| format!("quota={quota}")),
+        values.memory_limit_bytes.map(|bytes| format!("memory={bytes}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 fn short(id: &str) -> &str {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, HookKind, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeKind, ProbeResult, SandboxSeen,
-    StartStage, spec_hash,
+    Action, HookKind, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeKind, ProbeResult,
+    SandboxSeen, StartStage, spec_hash,
 };
 
 /// How a process takes the stop signal.
@@ -40,6 +40,9 @@ pub(crate) struct World {
     pub(crate) hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
     /// Container → what its image says about the stop signal.
     pub(crate) stop_signals: BTreeMap<String, String>,
+    pub(crate) bad_update: Option<String>,
+    /// What `MeasureMemory` finds.
+    pub(crate) memory: MemoryUse,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
@@ -67,6 +70,10 @@ impl World {
             Action::RunProbe { container, id, probe } => Some(self.probe(container, id, *probe)),
             Action::RunHook { container, id, hook, timeout } => {
                 self.run_hook(action, (container, id), *hook, *timeout, now)
+            }
+            Action::MeasureMemory => Some(Outcome::Measured(self.memory.clone())),
+            Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
+                Some(self.bad_update.clone().map_or(Outcome::Done, Outcome::Failed))
             }
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
@@ -227,6 +234,7 @@ impl World {
             created_at: now.wall,
             stop_signal: self.stop_signals.get(container).cloned(),
             user: None,
+            limits: None,
         };
         self.seen.instances.insert(0, instance);
         Outcome::Done

@@ -1,0 +1,1 @@
+//! Reads a Node object.
