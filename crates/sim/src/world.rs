@@ -9,28 +9,28 @@ use lifecycle::{Action, ImageUse, Instance, InstanceState, Observation, Outcome,
 
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Manner {
+pub enum Manner {
     Exits { after: Duration, code: i32 },
     Ignores,
 }
 
 #[derive(Debug, Clone, Default)]
-pub(crate) struct World {
-    pub(crate) seen: Observation,
-    pub(crate) images: BTreeMap<String, String>,
-    pub(crate) manners: BTreeMap<String, Manner>,
+pub struct World {
+    pub seen: Observation,
+    pub images: BTreeMap<String, String>,
+    pub manners: BTreeMap<String, Manner>,
     /// Container → how its start fails.
-    pub(crate) bad_starts: BTreeMap<String, (StartStage, String)>,
+    pub bad_starts: BTreeMap<String, (StartStage, String)>,
     /// Image → pull error.
-    pub(crate) bad_images: BTreeMap<String, String>,
-    pub(crate) pull_takes: Duration,
-    pub(crate) bad_sandbox: Option<String>,
-    pub(crate) bad_kill: Option<String>,
+    pub bad_images: BTreeMap<String, String>,
+    pub pull_takes: Duration,
+    pub bad_sandbox: Option<String>,
+    pub bad_kill: Option<String>,
     /// Kills end well and do nothing.
-    pub(crate) is_kill_idle: bool,
+    pub is_kill_idle: bool,
     /// Sandboxes come up without an address.
-    pub(crate) has_no_addresses: bool,
-    pub(crate) bad_teardown: Option<String>,
+    pub has_no_addresses: bool,
+    pub bad_teardown: Option<String>,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
@@ -38,7 +38,7 @@ pub(crate) struct World {
     /// The last attempt of each container: log files are named after it.
     attempts: BTreeMap<String, u32>,
     /// Counts were lost with an unreachable API; they may repeat (LC-139).
-    pub(crate) is_forgetful: bool,
+    pub is_forgetful: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ enum Due {
 
 impl World {
     /// Does an action; `None` if it ends later.
-    pub(crate) fn perform(&mut self, action: &Action, now: Now) -> Option<Outcome> {
+    pub fn perform(&mut self, action: &Action, now: Now) -> Option<Outcome> {
         match action {
             Action::CreateSandbox { attempt } => Some(self.create_sandbox(*attempt, now)),
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
@@ -73,13 +73,13 @@ impl World {
         }
     }
 
-    pub(crate) fn next_due(&self) -> Option<Now> {
+    pub fn next_due(&self) -> Option<Now> {
         let kills = self.kills.values().map(|(at, _)| *at);
         self.due.iter().map(|(at, _)| *at).chain(kills).min()
     }
 
     /// Lets what is due happen; gives back the actions that ended with it.
-    pub(crate) fn fire(&mut self, now: Now) -> Vec<(Action, Outcome)> {
+    pub fn fire(&mut self, now: Now) -> Vec<(Action, Outcome)> {
         let mut ended = Vec::new();
         let (due, later): (Vec<_>, Vec<_>) = self.due.drain(..).partition(|(at, _)| at.mono <= now.mono);
         self.due = later;
@@ -98,18 +98,18 @@ impl World {
     }
 
     /// The running instance of a container ends by itself.
-    pub(crate) fn exit(&mut self, container: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+    pub fn exit(&mut self, container: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
         let running = self.seen.instances.iter().find(|i| i.name == container && is_running(i));
         let id = running.unwrap_or_else(|| panic!("{container} does not run")).id.clone();
         self.exit_id(&id, code, now)
     }
 
-    pub(crate) fn running(&self, container: &str) -> usize {
+    pub fn running(&self, container: &str) -> usize {
         self.seen.instances.iter().filter(|i| i.name == container && is_running(i)).count()
     }
 
     /// As after a reboot: nothing runs, nothing holds the network.
-    pub(crate) fn lose_sandbox(&mut self, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+    pub fn lose_sandbox(&mut self, code: i32, now: Now) -> Vec<(Action, Outcome)> {
         self.seen.sandboxes.iter_mut().for_each(|sandbox| sandbox.is_ready = false);
         let ids: Vec<String> = self.seen.instances.iter().filter(|i| is_running(i)).map(|i| i.id.clone()).collect();
         ids.iter().flat_map(|id| self.exit_id(id, code, now)).collect()
@@ -117,7 +117,7 @@ impl World {
 
     /// The agent that waited for them died, and its timers with it; processes
     /// that got their signal go on dying.
-    pub(crate) fn forget_actions(&mut self) {
+    pub fn forget_actions(&mut self) {
         self.due.retain(|(_, due)| matches!(due, Due::Exit { .. }));
         self.kills.clear();
     }
@@ -222,7 +222,7 @@ fn is_running(instance: &Instance) -> bool {
     matches!(instance.state, InstanceState::Running { .. })
 }
 
-pub(crate) fn exited(started_at: Timestamp, finished_at: Timestamp, code: i32) -> InstanceState {
+pub fn exited(started_at: Timestamp, finished_at: Timestamp, code: i32) -> InstanceState {
     let reason = if code == 0 { "Completed" } else { "Error" };
     InstanceState::Exited {
         started_at: Some(started_at),

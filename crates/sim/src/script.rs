@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::{Clock, Now};
-use expect_test::Expect;
 use lifecycle::{Action, Fact, Note, Outcome, PodSpec, PodState, Rules};
 use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
@@ -14,27 +13,27 @@ use crate::pods;
 use crate::world::{Manner, World};
 
 #[derive(Clone)]
-pub(crate) struct Script {
-    pub(crate) state: PodState,
-    pub(crate) world: World,
-    pub(crate) pod: Pod,
-    pub(crate) rules: Rules,
+pub struct Script {
+    pub state: PodState,
+    pub world: World,
+    pub pod: Pod,
+    pub rules: Rules,
     /// Status writes reach the API.
-    pub(crate) is_api_up: bool,
+    pub is_api_up: bool,
     /// Transitions say the same as statuses, with causes.
-    pub(crate) tells_transitions: bool,
+    pub tells_transitions: bool,
     is_object_there: bool,
     start: Now,
     now: Now,
     shown: BTreeMap<String, String>,
     lines: Vec<String>,
     /// What happened, for checkers.
-    pub(crate) log: Vec<Logged>,
+    pub log: Vec<Logged>,
 }
 
 /// One thing a checker may look at.
 #[derive(Clone, Debug)]
-pub(crate) enum Logged {
+pub enum Logged {
     Published(Box<PodStatus>),
     Did(Now, Action),
     /// The pod must not start anything from here on.
@@ -46,11 +45,11 @@ pub(crate) enum Logged {
 
 impl Script {
     /// A pod that is bound and seen by nobody yet.
-    pub(crate) fn pod(text: &str) -> Self {
+    pub fn pod(text: &str) -> Self {
         Self::with_rules(text, Rules::upstream(vec!["192.0.2.1".parse().expect("an address")]))
     }
 
-    pub(crate) fn with_rules(text: &str, rules: Rules) -> Self {
+    pub fn with_rules(text: &str, rules: Rules) -> Self {
         let pod = pods::pod(text);
         let now = Clock::manual().now();
         let state = PodState::new(PodSpec::parse(&pod).expect("a valid pod"), rules.clone(), now);
@@ -70,18 +69,18 @@ impl Script {
         }
     }
 
-    pub(crate) fn now(&self) -> Now {
+    pub fn now(&self) -> Now {
         self.now
     }
 
     /// The agent looks at the runtime for the first time.
-    pub(crate) fn begin(&mut self) -> &mut Self {
+    pub fn begin(&mut self) -> &mut Self {
         self.observe();
         self.settle()
     }
 
     /// Lets time pass until `seconds` after the start of the story.
-    pub(crate) fn until(&mut self, seconds: f64) -> &mut Self {
+    pub fn until(&mut self, seconds: f64) -> &mut Self {
         let end = self.start.after(Duration::from_secs_f64(seconds));
         loop {
             let wake = self.state.plan(self.now).wake_at.map(|at| self.now.after(at.since(self.now.mono)));
@@ -98,14 +97,14 @@ impl Script {
         self.settle()
     }
 
-    pub(crate) fn exits(&mut self, container: &str, code: i32) -> &mut Self {
+    pub fn exits(&mut self, container: &str, code: i32) -> &mut Self {
         self.tell("fact", format!("{container} exits {code}"));
         let ended = self.world.exit(container, code, self.now);
         self.end_all(ended);
         self.settle()
     }
 
-    pub(crate) fn deleted(&mut self, grace: i64) -> &mut Self {
+    pub fn deleted(&mut self, grace: i64) -> &mut Self {
         self.tell("fact", format!("deleted with grace {grace}"));
         let wall = self.now.wall;
         let time = objects::apimachinery::pkg::apis::meta::v1::Time(wall);
@@ -116,7 +115,7 @@ impl Script {
         self.change()
     }
 
-    pub(crate) fn gone(&mut self) -> &mut Self {
+    pub fn gone(&mut self) -> &mut Self {
         self.tell("fact", "the object is gone".into());
         self.is_object_there = false;
         self.log.push(Logged::Doomed);
@@ -124,7 +123,7 @@ impl Script {
         self.settle()
     }
 
-    pub(crate) fn image(&mut self, container: &str, image: &str) -> &mut Self {
+    pub fn image(&mut self, container: &str, image: &str) -> &mut Self {
         self.tell("fact", format!("image of {container} becomes {image}"));
         let spec = self.pod.spec.as_mut().expect("a spec");
         let all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
@@ -134,7 +133,7 @@ impl Script {
     }
 
     /// A status write of someone else.
-    pub(crate) fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
+    pub fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
         self.tell("fact", what.into());
         let status = self.pod.status.get_or_insert_default();
         edit(status);
@@ -144,7 +143,7 @@ impl Script {
         self.change()
     }
 
-    pub(crate) fn sandbox_lost(&mut self, code: i32) -> &mut Self {
+    pub fn sandbox_lost(&mut self, code: i32) -> &mut Self {
         self.tell("fact", "the sandbox is lost".into());
         let ended = self.world.lose_sandbox(code, self.now);
         self.end_all(ended);
@@ -152,13 +151,13 @@ impl Script {
         self.settle()
     }
 
-    pub(crate) fn on_term(&mut self, container: &str, manner: Manner) -> &mut Self {
+    pub fn on_term(&mut self, container: &str, manner: Manner) -> &mut Self {
         self.world.manners.insert(container.into(), manner);
         self
     }
 
     /// A new agent process: only the API and the runtime remember.
-    pub(crate) fn agent_restarted(&mut self) -> &mut Self {
+    pub fn agent_restarted(&mut self) -> &mut Self {
         self.tell("fact", "the agent restarts".into());
         self.world.forget_actions();
         self.world.is_forgetful |= !self.is_api_up;
@@ -167,18 +166,18 @@ impl Script {
         self.begin()
     }
 
-    pub(crate) fn change(&mut self) -> &mut Self {
+    pub fn change(&mut self) -> &mut Self {
         self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
         self.settle()
     }
 
-    pub(crate) fn observe(&mut self) -> &mut Self {
+    pub fn observe(&mut self) -> &mut Self {
         self.absorb(Fact::Observed(self.world.seen.clone()));
         self
     }
 
     /// Does what is planned until nothing is, publishing on the way.
-    pub(crate) fn settle(&mut self) -> &mut Self {
+    pub fn settle(&mut self) -> &mut Self {
         for _ in 0..200 {
             self.publish();
             let plan = self.state.plan(self.now);
@@ -201,7 +200,8 @@ impl Script {
     }
 
     /// Compares the story so far, and starts a new page.
-    pub(crate) fn transcript(&mut self, expected: Expect) -> &mut Self {
+    #[cfg(feature = "expect")]
+    pub fn transcript(&mut self, expected: expect_test::Expect) -> &mut Self {
         let mut text = self.lines.join("\n");
         text.push('\n');
         expected.assert_eq(&text);
@@ -210,24 +210,24 @@ impl Script {
     }
 
     /// Forgets the story so far: the test is about what follows.
-    pub(crate) fn skip(&mut self) -> &mut Self {
+    pub fn skip(&mut self) -> &mut Self {
         self.lines.clear();
         self
     }
 
-    pub(crate) fn is_object_there(&self) -> bool {
+    pub fn is_object_there(&self) -> bool {
         self.is_object_there
     }
 
-    pub(crate) fn seconds(&self) -> f64 {
+    pub fn seconds(&self) -> f64 {
         self.now.mono.since(self.start.mono).as_secs_f64()
     }
 
-    pub(crate) fn story(&self) -> String {
+    pub fn story(&self) -> String {
         self.lines.join("\n")
     }
 
-    pub(crate) fn rendered(&self) -> PodStatus {
+    pub fn rendered(&self) -> PodStatus {
         self.state.render(self.now)
     }
 
@@ -300,7 +300,7 @@ fn error(outcome: &Outcome) -> String {
     }
 }
 
-pub(crate) fn describe(action: &Action) -> String {
+pub fn describe(action: &Action) -> String {
     match action {
         Action::CreateSandbox { attempt } => format!("CreateSandbox #{attempt}"),
         Action::PullImage { container, image, .. } => format!("PullImage {container} {image}"),

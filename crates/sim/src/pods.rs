@@ -7,7 +7,7 @@ use objects::api::core::v1::{
 };
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub(crate) fn pod(text: &str) -> Pod {
+pub fn pod(text: &str) -> Pod {
     let mut parts = text.split('|').map(str::trim);
     let mut spec = PodSpec { restart_policy: Some("Always".into()), ..PodSpec::default() };
     let settings = if text.contains('|') { parts.next().unwrap_or_default() } else { "" };
