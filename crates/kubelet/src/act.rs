@@ -39,6 +39,8 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         Action::KillContainer { id, grace, .. } => {
             done(runtime.stop_container(&scene.ctx.runtime_id(id), *grace).await)
         }
+        Action::RunProbe { .. } => Outcome::Failed("probes are not available yet".to_owned()),
+        Action::RunHook { .. } => Outcome::Failed("hooks are not available yet".to_owned()),
         Action::RemoveContainer { id, .. } => done(runtime.remove_container(&scene.ctx.runtime_id(id)).await),
         Action::StopSandbox { id } => done(runtime.stop_sandbox(&SandboxId::from(id.as_str())).await),
         Action::RemoveSandbox { id } => done(runtime.remove_sandbox(&SandboxId::from(id.as_str())).await),

@@ -70,6 +70,8 @@ async fn instance(ctx: &Ctx, pod: &PodRef, container: Container, words: &mut Las
         image: container.image,
         image_id: container.image_ref,
         created_at: container.created_at,
+        stop_signal: None,
+        user: None,
     }
 }
 

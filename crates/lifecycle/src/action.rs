@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use ambient::Mono;
 
+use crate::spec::{HookKind, ProbeKind};
+
 /// What should happen now, and when to ask again.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Plan {
@@ -48,6 +50,12 @@ pub enum Action {
     /// Stop signal, then KILL after `grace`. The same kill with a shorter
     /// grace re-arms the one in flight (TC-047).
     KillContainer { container: String, id: String, grace: Duration },
+    /// One run of a probe, when it is due. Timing and thresholds are decided
+    /// here; the mechanism is `PodSpec::probe`. Ends with `Outcome::Probed`.
+    RunProbe { container: String, id: String, probe: ProbeKind },
+    /// Runs a hook of an instance (`PodSpec::hook`); abandoned after `timeout`
+    /// or when the instance is gone. Ends with `Done` or `Failed`.
+    RunHook { container: String, id: String, hook: HookKind, timeout: Option<Duration> },
     /// Forget a dead instance.
     RemoveContainer { container: String, id: String },
     /// Kill what is left in it and release the network.

@@ -58,6 +58,17 @@ pub struct Instance {
     pub image: String,
     pub image_id: String,
     pub created_at: Timestamp,
+    /// The signal that stops it, if the runtime tells (LC-288): `SIGUSR1`.
+    pub stop_signal: Option<String>,
+    /// Of its first process, if the runtime tells (LC-083).
+    pub user: Option<UserSeen>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UserSeen {
+    pub uid: i64,
+    pub gid: i64,
+    pub supplemental_groups: Vec<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +96,28 @@ pub enum Outcome {
         stage: StartStage,
         message: String,
     },
+    /// For `RunProbe`: how the container answered.
+    Probed(ProbeResult),
+    /// For `RunHook`: done, but an HTTPS request was answered in plain HTTP and
+    /// repeated without TLS (LC-226).
+    FellBackToHttp {
+        host: String,
+    },
     /// For everything else: the error text.
     Failed(String),
+}
+
+/// LC-245, LC-254.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProbeResult {
+    Success,
+    /// A success worth a warning: a redirect to another host (LC-248). The
+    /// text is the response body.
+    Warning(String),
+    /// With upstream's message.
+    Failure(String),
+    /// All attempts of this run errored (LC-246): counts for nothing.
+    Unknown(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -78,6 +78,8 @@ mod text;
 mod work;
 
 pub use action::{Action, Cause, Plan, Planned, PullPolicy};
-pub use fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage};
-pub use spec::{PodSpec, SpecError, spec_hash};
+pub use fact::{
+    Fact, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, UserSeen,
+};
+pub use spec::{HookKind, HookSpec, HttpGet, Mechanism, PodSpec, Port, ProbeKind, ProbeSpec, SpecError, spec_hash};
 pub use state::{Note, PodState, Rules, Severity};

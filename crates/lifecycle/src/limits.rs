@@ -37,6 +37,12 @@ pub(crate) const EXIT_CODE_LOST: i32 = 137;
 /// LC-094: all termination messages of a pod together.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 12_288;
 
+/// LC-241: what a probe leaves out.
+pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(10);
+pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const SUCCESS_THRESHOLD: u32 = 1;
+pub(crate) const FAILURE_THRESHOLD: u32 = 3;
+
 /// Notes kept for a driver that does not fetch them; the oldest go first.
 pub(crate) const NOTES_MAX: usize = 1024;
 

@@ -10,6 +10,7 @@ use objects::reasons::{condition, event, terminated, waiting};
 
 use crate::action::{Action, Cause, PullPolicy};
 use crate::fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
+use crate::spec::HookKind;
 use crate::start::Course;
 use crate::state::{Note, PodState, Severity, Stage};
 use crate::text;
@@ -33,7 +34,10 @@ impl Because {
                 by_container.values().next().cloned().unwrap_or_else(|| "the runtime was observed".to_owned())
             }
             Fact::Begun(action) => format!("began to {}", describe_action(action)),
-            Fact::Ended(action, Outcome::Done | Outcome::Image(_)) => format!("did {}", describe_action(action)),
+            Fact::Ended(
+                action,
+                Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. },
+            ) => format!("did {}", describe_action(action)),
             Fact::Ended(action, Outcome::NoImage { message, .. })
             | Fact::Ended(action, Outcome::NotStarted { message, .. })
             | Fact::Ended(action, Outcome::Failed(message)) => {
@@ -78,6 +82,11 @@ fn describe_action(action: &Action) -> String {
         Action::KillContainer { container, grace, .. } => {
             format!("kill {container} within {}", text::duration(*grace))
         }
+        Action::RunProbe { container, probe, .. } => format!("run the {probe} probe of {container}"),
+        Action::RunHook { container, hook: HookKind::PostStart, .. } => {
+            format!("run the postStart hook of {container}")
+        }
+        Action::RunHook { container, hook: HookKind::PreStop, .. } => format!("run the preStop hook of {container}"),
         Action::RemoveContainer { container, .. } => format!("remove a dead {container}"),
         Action::StopSandbox { .. } => "stop the sandbox".to_owned(),
         Action::RemoveSandbox { .. } => "remove the sandbox".to_owned(),
@@ -141,7 +150,10 @@ impl PodState {
                 );
                 self.event(Severity::Normal, event::PULLED, message, Some(container));
             }
-            Outcome::Done | Outcome::Image(ImageUse::AlreadyPresent) => {
+            Outcome::Done
+            | Outcome::Image(ImageUse::AlreadyPresent)
+            | Outcome::Probed(_)
+            | Outcome::FellBackToHttp { .. } => {
                 let message =
                     format!("Container image {image:?} already present on machine and can be accessed by the pod");
                 self.event(Severity::Normal, event::PULLED, message, Some(container));
@@ -174,7 +186,7 @@ impl PodState {
 
     fn note_start(&mut self, container: &str, outcome: &Outcome) {
         let (was_created, error) = match outcome {
-            Outcome::Done | Outcome::Image(_) => (true, None),
+            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => (true, None),
             Outcome::NotStarted { stage, message } => (*stage == StartStage::Start, Some(message)),
             Outcome::NoImage { message, .. } | Outcome::Failed(message) => (false, Some(message)),
         };

@@ -13,6 +13,11 @@ use crate::limits::{GRACE_DEFAULT, GRACE_MIN};
 use crate::status;
 use crate::view::View;
 
+mod handlers;
+
+pub(crate) use handlers::Handlers;
+pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodSpec {
     pub uid: String,
@@ -55,6 +60,7 @@ pub(crate) struct ContainerSpec {
     pub(crate) requests: BTreeMap<String, String>,
     pub(crate) limits: BTreeMap<String, String>,
     pub(crate) mounts: Vec<MountSpec>,
+    pub(crate) handlers: Handlers,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,6 +158,16 @@ impl PodSpec {
         self.containers().find(|container| container.name == name)
     }
 
+    /// What the driver needs to carry out `RunProbe`.
+    pub fn probe(&self, container: &str, kind: ProbeKind) -> Option<&ProbeSpec> {
+        self.container(container)?.handlers.probe(kind)
+    }
+
+    /// What the driver needs to carry out `RunHook`.
+    pub fn hook(&self, container: &str, kind: HookKind) -> Option<&HookSpec> {
+        self.container(container)?.handlers.hook(kind)
+    }
+
     /// `name_namespace(uid)`, as messages name a pod.
     pub(crate) fn full_name(&self) -> String {
         format!("{}_{}({})", self.name, self.namespace, self.uid)
@@ -204,6 +220,7 @@ fn parse_container(container: &Container, role: Role, field: &str) -> Result<Con
         requests: amounts(resources.and_then(|r| r.requests.as_ref())),
         limits: amounts(resources.and_then(|r| r.limits.as_ref())),
         mounts: container.volume_mounts.iter().flatten().map(parse_mount).collect(),
+        handlers: Handlers::parse(container, field)?,
     })
 }
 

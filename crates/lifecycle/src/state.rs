@@ -151,6 +151,11 @@ impl PodState {
         status::write(&view, &self.spec, &self.rules.host_ips)
     }
 
+    /// The newest version of the object.
+    pub fn spec(&self) -> &PodSpec {
+        &self.spec
+    }
+
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
     }
@@ -213,6 +218,8 @@ impl PodState {
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
             Action::CreateSandbox { .. }
             | Action::PullImage { .. }
+            | Action::RunProbe { .. }
+            | Action::RunHook { .. }
             | Action::RemoveContainer { .. }
             | Action::StopSandbox { .. }
             | Action::RemoveSandbox { .. }
@@ -246,7 +253,9 @@ impl PodState {
         let attempt = self.next_attempt(name);
         let Some(container) = self.spec.container(name).cloned() else { return };
         let waiting = match outcome {
-            Outcome::Done | Outcome::Image(_) => return self.attempts.on_pulled(name, attempt, image),
+            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {
+                return self.attempts.on_pulled(name, attempt, image);
+            }
             Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
             Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
                 Waiting { reason: waiting::ERR_IMAGE_PULL.to_owned(), message: message.clone() }
@@ -258,7 +267,9 @@ impl PodState {
     fn on_start_ended(&mut self, name: &str, outcome: &Outcome, now: Now) {
         use crate::fact::StartStage::{Create, Start};
         match outcome {
-            Outcome::Done | Outcome::Image(_) => self.attempts.on_started(name),
+            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {
+                self.attempts.on_started(name);
+            }
             Outcome::NotStarted { stage, message } => self.attempts.on_start_failed(name, *stage, message, now),
             Outcome::NoImage { message, .. } => self.attempts.on_start_failed(name, Create, message, now),
             Outcome::Failed(message) => self.attempts.on_start_failed(name, Start, message, now),

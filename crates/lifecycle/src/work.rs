@@ -86,7 +86,9 @@ fn family(action: &Action) -> Action {
     match &mut family {
         Action::CreateSandbox { attempt } | Action::StartContainer { attempt, .. } => *attempt = 0,
         Action::KillContainer { grace, .. } => *grace = Duration::ZERO,
+        Action::RunHook { timeout, .. } => *timeout = None,
         Action::PullImage { .. }
+        | Action::RunProbe { .. }
         | Action::RemoveContainer { .. }
         | Action::StopSandbox { .. }
         | Action::RemoveSandbox { .. }

@@ -296,7 +296,7 @@ fn error(outcome: &Outcome) -> String {
         Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
             message.clone()
         }
-        Outcome::Done | Outcome::Image(_) => String::new(),
+        Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => String::new(),
     }
 }
 
@@ -306,6 +306,11 @@ pub fn describe(action: &Action) -> String {
         Action::PullImage { container, image, .. } => format!("PullImage {container} {image}"),
         Action::StartContainer { container, attempt } => format!("StartContainer {container} #{attempt}"),
         Action::KillContainer { id, grace, .. } => format!("KillContainer {} grace={grace:?}", short(id)),
+        Action::RunProbe { id, probe, .. } => format!("RunProbe {} {probe}", short(id)),
+        Action::RunHook { id, hook, timeout, .. } => match timeout {
+            Some(timeout) => format!("RunHook {} {hook:?} timeout={timeout:?}", short(id)),
+            None => format!("RunHook {} {hook:?}", short(id)),
+        },
         Action::RemoveContainer { id, .. } => format!("RemoveContainer {}", short(id)),
         Action::StopSandbox { id } => format!("StopSandbox {id}"),
         Action::RemoveSandbox { id } => format!("RemoveSandbox {id}"),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::{Now, Timestamp};
-use lifecycle::{Action, ImageUse, Instance, InstanceState, Observation, Outcome, SandboxSeen, StartStage, spec_hash};
+use lifecycle::{
+    Action, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, spec_hash,
+};
 
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +57,8 @@ impl World {
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
             Action::StartContainer { container, attempt } => Some(self.start(container, *attempt, now)),
             Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
+            Action::RunProbe { .. } => Some(Outcome::Probed(ProbeResult::Success)),
+            Action::RunHook { .. } => Some(Outcome::Done),
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
                 Some(Outcome::Done)
@@ -178,6 +182,8 @@ impl World {
             image: image.clone(),
             image_id: format!("{image}@sha256:0"),
             created_at: now.wall,
+            stop_signal: None,
+            user: None,
         };
         self.seen.instances.insert(0, instance);
         Outcome::Done

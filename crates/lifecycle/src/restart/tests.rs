@@ -19,6 +19,7 @@ fn container(restart_policy: Option<RestartPolicy>, restart_rules: Vec<RestartRu
         requests: Default::default(),
         limits: Default::default(),
         mounts: Vec::new(),
+        handlers: crate::spec::Handlers::default(),
     }
 }
 
