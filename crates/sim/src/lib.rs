@@ -5,4 +5,5 @@
 
 pub mod pods;
 pub mod script;
+pub mod transcript;
 pub mod world;

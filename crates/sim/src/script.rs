@@ -2,15 +2,19 @@
 //! what happened (`fact`), what was done and why (`do`), what the world saw
 //! (`status`) and was told (`event`).
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Now};
-use lifecycle::{Action, Fact, Note, Outcome, PodSpec, PodState, Rules};
-use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
+use lifecycle::{Action, Cause, Fact, Note, Outcome, PodSpec, PodState, Rules, SpecError};
+use objects::api::core::v1::{Pod, PodStatus};
+use serde_json::{Value, json};
 
 use crate::pods;
-use crate::world::{Manner, World};
+use crate::transcript::{Happening, Line, What};
+use crate::world::{Exited, Manner, World};
+
+pub use crate::transcript::describe;
 
 #[derive(Clone)]
 pub struct Script {
@@ -25,8 +29,13 @@ pub struct Script {
     is_object_there: bool,
     start: Now,
     now: Now,
-    shown: BTreeMap<String, String>,
-    lines: Vec<String>,
+    /// Exits that the story did not ask for are facts of their own.
+    pub tells_exits: bool,
+    /// The last status that was written.
+    shown: Option<Arc<PodStatus>>,
+    /// Why the next status is different.
+    causes: Vec<Cause>,
+    lines: Vec<Line>,
     /// What happened, for checkers.
     pub log: Vec<Logged>,
 }
@@ -50,10 +59,13 @@ impl Script {
     }
 
     pub fn with_rules(text: &str, rules: Rules) -> Self {
-        let pod = pods::pod(text);
+        Self::of(pods::pod(text), rules).expect("a valid pod")
+    }
+
+    pub fn of(pod: Pod, rules: Rules) -> Result<Self, SpecError> {
         let now = Clock::manual().now();
-        let state = PodState::new(PodSpec::parse(&pod).expect("a valid pod"), rules.clone(), now);
-        Self {
+        let state = PodState::new(PodSpec::parse(&pod)?, rules.clone(), now);
+        Ok(Self {
             state,
             world: World::default(),
             pod,
@@ -63,10 +75,12 @@ impl Script {
             is_object_there: true,
             start: now,
             now,
-            shown: BTreeMap::new(),
+            tells_exits: false,
+            shown: None,
+            causes: Vec::new(),
             lines: Vec::new(),
             log: Vec::new(),
-        }
+        })
     }
 
     pub fn now(&self) -> Now {
@@ -93,19 +107,21 @@ impl Script {
         }
         self.now = self.now.max(end);
         let forgotten = self.state.plan(self.now).actions;
-        assert!(forgotten.is_empty(), "nobody was woken for {forgotten:?}:\n{}", self.lines.join("\n"));
+        assert!(forgotten.is_empty(), "nobody was woken for {forgotten:?}:\n{}", self.story());
         self.settle()
     }
 
     pub fn exits(&mut self, container: &str, code: i32) -> &mut Self {
-        self.tell("fact", format!("{container} exits {code}"));
+        let detail = json!({ "exitCode": code });
+        self.happen("ContainerExited", Some(container), detail, format!("{container} exits {code}"));
         let ended = self.world.exit(container, code, self.now);
         self.end_all(ended);
         self.settle()
     }
 
     pub fn deleted(&mut self, grace: i64) -> &mut Self {
-        self.tell("fact", format!("deleted with grace {grace}"));
+        let detail = json!({ "gracePeriodSeconds": grace });
+        self.happen("PodDeleted", None, detail, format!("deleted with grace {grace}"));
         let wall = self.now.wall;
         let time = objects::apimachinery::pkg::apis::meta::v1::Time(wall);
         self.pod.metadata.deletion_timestamp = Some(time);
@@ -116,7 +132,7 @@ impl Script {
     }
 
     pub fn gone(&mut self) -> &mut Self {
-        self.tell("fact", "the object is gone".into());
+        self.happen("PodGone", None, Value::Null, "the object is gone".into());
         self.is_object_there = false;
         self.log.push(Logged::Doomed);
         self.absorb(Fact::PodGone);
@@ -124,7 +140,8 @@ impl Script {
     }
 
     pub fn image(&mut self, container: &str, image: &str) -> &mut Self {
-        self.tell("fact", format!("image of {container} becomes {image}"));
+        let words = format!("image of {container} becomes {image}");
+        self.happen("PodChanged", Some(container), json!({ "image": image }), words);
         let spec = self.pod.spec.as_mut().expect("a spec");
         let all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
         all.filter(|c| c.name == container).for_each(|c| c.image = Some(image.into()));
@@ -134,7 +151,7 @@ impl Script {
 
     /// A status write of someone else.
     pub fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
-        self.tell("fact", what.into());
+        self.happen("StatusChanged", None, Value::Null, what.into());
         let status = self.pod.status.get_or_insert_default();
         edit(status);
         if let Some(phase @ ("Succeeded" | "Failed")) = status.phase.as_deref() {
@@ -144,7 +161,7 @@ impl Script {
     }
 
     pub fn sandbox_lost(&mut self, code: i32) -> &mut Self {
-        self.tell("fact", "the sandbox is lost".into());
+        self.happen("SandboxLost", None, Value::Null, "the sandbox is lost".into());
         let ended = self.world.lose_sandbox(code, self.now);
         self.end_all(ended);
         self.observe();
@@ -158,7 +175,7 @@ impl Script {
 
     /// A new agent process: only the API and the runtime remember.
     pub fn agent_restarted(&mut self) -> &mut Self {
-        self.tell("fact", "the agent restarts".into());
+        self.happen("AgentRestarted", None, Value::Null, "the agent restarts".into());
         self.world.forget_actions();
         self.world.is_forgetful |= !self.is_api_up;
         self.log.push(Logged::AgentRestarted);
@@ -185,8 +202,7 @@ impl Script {
                 return self;
             }
             for planned in plan.actions {
-                let cause = &planned.cause;
-                self.tell("do", format!("{}  [{}: {}]", describe(&planned.action), cause.rule, cause.because));
+                self.write(What::Did(planned.clone()));
                 self.log.push(Logged::Did(self.now, planned.action.clone()));
                 self.absorb(Fact::Begun(planned.action.clone()));
                 if let Some(outcome) = self.world.perform(&planned.action, self.now) {
@@ -196,13 +212,13 @@ impl Script {
             let ended = self.world.fire(self.now);
             self.end_all(ended);
         }
-        panic!("the plan never settles:\n{}", self.lines.join("\n"));
+        panic!("the plan never settles:\n{}", self.story());
     }
 
     /// Compares the story so far, and starts a new page.
     #[cfg(feature = "expect")]
     pub fn transcript(&mut self, expected: expect_test::Expect) -> &mut Self {
-        let mut text = self.lines.join("\n");
+        let mut text = self.story();
         text.push('\n');
         expected.assert_eq(&text);
         self.lines.clear();
@@ -223,8 +239,12 @@ impl Script {
         self.now.mono.since(self.start.mono).as_secs_f64()
     }
 
+    pub fn lines(&self) -> &[Line] {
+        &self.lines
+    }
+
     pub fn story(&self) -> String {
-        self.lines.join("\n")
+        self.lines.iter().filter_map(Line::brief).collect::<Vec<_>>().join("\n")
     }
 
     pub fn rendered(&self) -> PodStatus {
@@ -232,6 +252,13 @@ impl Script {
     }
 
     fn end_all(&mut self, ended: Vec<(Action, Outcome)>) {
+        for Exited { container, code, is_forced } in std::mem::take(&mut self.world.exited) {
+            if self.tells_exits {
+                let end = if is_forced { "is killed" } else { "exits" };
+                let detail = json!({ "exitCode": code });
+                self.happen("ContainerExited", Some(&container), detail, format!("{container} {end} {code}"));
+            }
+        }
         self.observe();
         for (action, outcome) in ended {
             self.end(action, outcome);
@@ -239,8 +266,11 @@ impl Script {
     }
 
     fn end(&mut self, action: Action, outcome: Outcome) {
-        if !matches!(outcome, Outcome::Done | Outcome::Image(_)) {
-            self.tell("fact", format!("{} fails: {}", describe(&action), error(&outcome)));
+        match outcome {
+            Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) => {
+                self.write(What::Failed(action.clone(), outcome.clone()));
+            }
+            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {}
         }
         self.observe();
         let is_delete = action == Action::DeleteObject;
@@ -254,13 +284,15 @@ impl Script {
         self.state.absorb(fact, self.now);
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, .. } => {
-                    self.tell("event", format!("{severity:?} {reason}: {message}"));
+                Note::Event { severity, reason, message, container } => {
+                    self.write(What::Told { severity, reason, message, container });
                 }
-                Note::Transition { what, cause } if self.tells_transitions => {
-                    self.tell("why", format!("{what}  [{}: {}]", cause.rule, cause.because));
+                Note::Transition { what, cause } => {
+                    self.causes.push(cause.clone());
+                    if self.tells_transitions {
+                        self.write(What::Changed { what, cause });
+                    }
                 }
-                Note::Transition { .. } => {}
             }
         }
     }
@@ -270,98 +302,22 @@ impl Script {
         if !self.is_api_up || !self.is_object_there || self.pod.status.as_ref() == Some(&status) {
             return;
         }
-        let summary = summarize(&status);
-        let changed: Vec<String> = summary
-            .iter()
-            .filter(|(key, value)| self.shown.get(*key) != Some(value))
-            .map(|(key, value)| format!("{key}={value}"))
-            .collect();
-        if !changed.is_empty() {
-            self.tell("status", changed.join(" "));
-        }
-        self.shown = summary;
+        let after = Arc::new(status.clone());
+        let before = self.shown.replace(after.clone());
+        let causes = std::mem::take(&mut self.causes);
+        self.write(What::Published { before, after, causes });
         self.log.push(Logged::Published(Box::new(status.clone())));
         self.pod.status = Some(status);
         self.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&self.pod).expect("a valid pod"))));
     }
 
-    fn tell(&mut self, kind: &str, text: String) {
-        let seconds = self.seconds();
-        self.lines.push(format!("t={seconds:<5} {kind:<6} {text}"));
+    /// Writes down a fact.
+    pub fn happen(&mut self, name: &'static str, container: Option<&str>, detail: Value, words: String) {
+        let container = container.map(str::to_owned);
+        self.write(What::Happened(Happening { name, container, detail, words }));
     }
-}
 
-fn error(outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
-            message.clone()
-        }
-        Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => String::new(),
-    }
-}
-
-pub fn describe(action: &Action) -> String {
-    match action {
-        Action::CreateSandbox { attempt } => format!("CreateSandbox #{attempt}"),
-        Action::PullImage { container, image, .. } => format!("PullImage {container} {image}"),
-        Action::StartContainer { container, attempt } => format!("StartContainer {container} #{attempt}"),
-        Action::KillContainer { id, grace, .. } => format!("KillContainer {} grace={grace:?}", short(id)),
-        Action::RunProbe { id, probe, .. } => format!("RunProbe {} {probe}", short(id)),
-        Action::RunHook { id, hook, timeout, .. } => match timeout {
-            Some(timeout) => format!("RunHook {} {hook:?} timeout={timeout:?}", short(id)),
-            None => format!("RunHook {} {hook:?}", short(id)),
-        },
-        Action::RemoveContainer { id, .. } => format!("RemoveContainer {}", short(id)),
-        Action::StopSandbox { id } => format!("StopSandbox {id}"),
-        Action::RemoveSandbox { id } => format!("RemoveSandbox {id}"),
-        Action::TearDown => "TearDown".into(),
-        Action::DeleteObject => "DeleteObject".into(),
-    }
-}
-
-fn short(id: &str) -> &str {
-    id.trim_start_matches("podium://")
-}
-
-fn summarize(status: &PodStatus) -> BTreeMap<String, String> {
-    let mut all = BTreeMap::new();
-    all.insert("phase".into(), status.phase.clone().unwrap_or_default());
-    if let Some(ip) = &status.pod_ip {
-        all.insert("podIP".into(), ip.clone());
-    }
-    for condition in status.conditions.iter().flatten() {
-        let reason = condition.reason.as_deref().map(|reason| format!("({reason})")).unwrap_or_default();
-        all.insert(condition.type_.clone(), format!("{}{reason}", condition.status));
-    }
-    for container in status.init_container_statuses.iter().chain(&status.container_statuses).flatten() {
-        all.insert(format!("{{{}}}", container.name), summarize_container(container));
-    }
-    all
-}
-
-fn summarize_container(container: &ContainerStatus) -> String {
-    let mut text = state_words(container.state.as_ref());
-    let last = state_words(container.last_state.as_ref());
-    if !last.is_empty() {
-        text += &format!(",last:{last}");
-    }
-    text += &format!(",rc{}", container.restart_count);
-    if container.ready {
-        text += ",ready";
-    }
-    text
-}
-
-fn state_words(state: Option<&ContainerState>) -> String {
-    let Some(state) = state else { return String::new() };
-    if let Some(waiting) = &state.waiting {
-        return format!("waiting:{}", waiting.reason.as_deref().unwrap_or("-"));
-    }
-    if state.running.is_some() {
-        return "running".into();
-    }
-    match &state.terminated {
-        Some(end) => format!("{}:{}", end.reason.as_deref().unwrap_or("-"), end.exit_code),
-        None => String::new(),
+    fn write(&mut self, what: What) {
+        self.lines.push(Line { at: self.now.mono.since(self.start.mono), what });
     }
 }

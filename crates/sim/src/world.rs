@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, spec_hash,
+    Action, HookKind, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeKind, ProbeResult, SandboxSeen,
+    StartStage, spec_hash,
 };
 
 /// How a process takes the stop signal.
@@ -14,6 +15,38 @@ use lifecycle::{
 pub enum Manner {
     Exits { after: Duration, code: i32 },
     Ignores,
+}
+
+/// How long a process lives by itself.
+#[derive(Debug, Clone)]
+pub struct Life {
+    pub after: Duration,
+    pub code: i32,
+    /// So many more instances do; `None`: all of them.
+    pub left: Option<u32>,
+}
+
+/// How often something still fails (`None`: always), and what it says.
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    pub left: Option<u32>,
+    pub message: String,
+}
+
+/// How a hook goes.
+#[derive(Debug, Clone, Default)]
+pub struct HookRun {
+    pub takes: Duration,
+    pub error: Option<String>,
+}
+
+/// What happened by itself and is worth telling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exited {
+    pub container: String,
+    pub code: i32,
+    /// It got KILL because it did not obey.
+    pub is_forced: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -26,6 +59,18 @@ pub struct World {
     /// Image → pull error.
     pub bad_images: BTreeMap<String, String>,
     pub pull_takes: Duration,
+    /// Container → how often its pulls still fail.
+    pub bad_pulls: BTreeMap<String, Trouble>,
+    /// Container → how long its pulls take, if not `pull_takes`.
+    pub slow_pulls: BTreeMap<String, Duration>,
+    /// Container → its instances end by themselves.
+    pub lives: BTreeMap<String, Life>,
+    /// What probes answer; without an entry they succeed.
+    pub probes: BTreeMap<(String, ProbeKind), ProbeResult>,
+    /// How hooks go; without an entry they succeed at once.
+    pub hooks: BTreeMap<(String, HookKind), HookRun>,
+    /// Exits nobody asked for, for the teller to take.
+    pub exited: Vec<Exited>,
     pub bad_sandbox: Option<String>,
     pub bad_kill: Option<String>,
     /// Kills end well and do nothing.
@@ -57,8 +102,11 @@ impl World {
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
             Action::StartContainer { container, attempt } => Some(self.start(container, *attempt, now)),
             Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
-            Action::RunProbe { .. } => Some(Outcome::Probed(ProbeResult::Success)),
-            Action::RunHook { .. } => Some(Outcome::Done),
+            Action::RunProbe { container, probe, .. } => {
+                let result = self.probes.get(&(container.clone(), *probe)).cloned();
+                Some(Outcome::Probed(result.unwrap_or(ProbeResult::Success)))
+            }
+            Action::RunHook { container, hook, timeout, .. } => self.run_hook(action, container, *hook, *timeout, now),
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
                 Some(Outcome::Done)
@@ -89,7 +137,13 @@ impl World {
         self.due = later;
         for (_, due) in due {
             match due {
-                Due::Exit { id, code } => ended.extend(self.exit_id(&id, code, now)),
+                Due::Exit { id, code } => {
+                    if self.seen.instances.iter().any(|i| i.id == id && is_running(i)) {
+                        let exited = |container| Exited { container, code, is_forced: false };
+                        self.exited.extend(self.name_of(&id).map(exited));
+                    }
+                    ended.extend(self.exit_id(&id, code, now));
+                }
                 Due::Ends(action, outcome) => ended.push((action, outcome)),
             }
         }
@@ -97,6 +151,7 @@ impl World {
             self.kills.iter().filter(|(_, (at, _))| at.mono <= now.mono).map(|(id, _)| id.clone()).collect();
         for id in overdue {
             ended.extend(self.exit_id(&id, 137, now));
+            self.exited.extend(self.name_of(&id).map(|container| Exited { container, code: 137, is_forced: true }));
         }
         ended
     }
@@ -106,6 +161,16 @@ impl World {
         let running = self.seen.instances.iter().find(|i| i.name == container && is_running(i));
         let id = running.unwrap_or_else(|| panic!("{container} does not run")).id.clone();
         self.exit_id(&id, code, now)
+    }
+
+    /// Like `exit`, for another reason than `Completed` or `Error`.
+    pub fn exit_as(&mut self, container: &str, code: i32, why: &str, now: Now) -> Vec<(Action, Outcome)> {
+        let ended = self.exit(container, code, now);
+        let newest = self.seen.instances.iter_mut().find(|i| i.name == container);
+        if let Some(InstanceState::Exited { reason, .. }) = newest.map(|instance| &mut instance.state) {
+            why.clone_into(reason);
+        }
+        ended
     }
 
     pub fn running(&self, container: &str) -> usize {
@@ -148,19 +213,48 @@ impl World {
 
     fn pull(&mut self, action: &Action, container: &str, image: &str, now: Now) -> Option<Outcome> {
         self.images.insert(container.to_owned(), image.to_owned());
-        let outcome = match self.bad_images.get(image) {
+        let trouble = self.bad_pulls.get_mut(container).and_then(Trouble::strike);
+        let outcome = match self.bad_images.get(image).cloned().or(trouble) {
             Some(error) if error.starts_with("never") => Outcome::NoImage {
                 reason: "ErrImageNeverPull".into(),
                 message: format!("Container image {image:?} is not present with pull policy of Never"),
             },
-            Some(error) => Outcome::NoImage { reason: "ErrImagePull".into(), message: error.clone() },
+            Some(message) => Outcome::NoImage { reason: "ErrImagePull".into(), message },
             None => Outcome::Image(ImageUse::AlreadyPresent),
         };
-        if self.pull_takes.is_zero() {
+        let takes = self.slow_pulls.get(container).copied().unwrap_or(self.pull_takes);
+        self.end_after(takes, action, outcome, now)
+    }
+
+    /// A hook that overruns its timeout is abandoned.
+    fn run_hook(
+        &mut self,
+        action: &Action,
+        container: &str,
+        hook: HookKind,
+        timeout: Option<Duration>,
+        now: Now,
+    ) -> Option<Outcome> {
+        let run = self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or_default();
+        match timeout {
+            Some(timeout) if run.takes > timeout => {
+                let outcome = Outcome::Failed(format!("command timed out after {timeout:?}"));
+                self.end_after(timeout, action, outcome, now)
+            }
+            _ => self.end_after(run.takes, action, run.error.map_or(Outcome::Done, Outcome::Failed), now),
+        }
+    }
+
+    fn end_after(&mut self, takes: Duration, action: &Action, outcome: Outcome, now: Now) -> Option<Outcome> {
+        if takes.is_zero() {
             return Some(outcome);
         }
-        self.due.push((now.after(self.pull_takes), Due::Ends(action.clone(), outcome)));
+        self.due.push((now.after(takes), Due::Ends(action.clone(), outcome)));
         None
+    }
+
+    fn name_of(&self, id: &str) -> Option<String> {
+        self.seen.instances.iter().find(|i| i.id == id).map(|instance| instance.name.clone())
     }
 
     fn start(&mut self, container: &str, attempt: u32, now: Now) -> Outcome {
@@ -185,6 +279,10 @@ impl World {
             stop_signal: None,
             user: None,
         };
+        if let Some(life) = self.lives.get_mut(container).filter(|life| life.left != Some(0)) {
+            life.left = life.left.map(|left| left - 1);
+            self.due.push((now.after(life.after), Due::Exit { id: instance.id.clone(), code: life.code }));
+        }
         self.seen.instances.insert(0, instance);
         Outcome::Done
     }
@@ -221,6 +319,17 @@ impl World {
         }
         let waiting = self.kills.remove(id).map(|(_, actions)| actions).unwrap_or_default();
         waiting.into_iter().map(|action| (action, Outcome::Done)).collect()
+    }
+}
+
+impl Trouble {
+    /// Fails once more, if it still does.
+    fn strike(&mut self) -> Option<String> {
+        if self.left == Some(0) {
+            return None;
+        }
+        self.left = self.left.map(|left| left - 1);
+        Some(self.message.clone())
     }
 }
 

@@ -1,0 +1,74 @@
+//! Lines for people: a table with the time, what happened, and why.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use lifecycle::Planned;
+
+use super::{Line, What, changes, describe, failure};
+
+/// Causes start at the same column unless that is further right than this.
+const CAUSE_COLUMN_MAX: usize = 44;
+
+struct Row<'a> {
+    time: String,
+    pod: Option<&'a str>,
+    kind: &'static str,
+    text: String,
+    cause: String,
+}
+
+/// Aligned; a time that repeats is left out.
+pub fn table<'a>(lines: impl Iterator<Item = (Option<&'a str>, &'a Line)>) -> String {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut last = None;
+    for (pod, line) in lines {
+        let Some((kind, text, cause)) = words(line) else { continue };
+        let time = if last == Some(line.at) { String::new() } else { clock(line.at) };
+        last = Some(line.at);
+        rows.push(Row { time, pod, kind, text, cause });
+    }
+    let width = |cells: &mut dyn Iterator<Item = usize>| cells.max().unwrap_or(0);
+    let time = width(&mut rows.iter().map(|row| row.time.chars().count()));
+    let pod = width(&mut rows.iter().filter_map(|row| row.pod).map(|pod| pod.chars().count()));
+    let with_cause = rows.iter().filter(|row| !row.cause.is_empty()).map(|row| row.text.chars().count());
+    let text = width(&mut with_cause.filter(|width| *width <= CAUSE_COLUMN_MAX));
+    let mut table = String::new();
+    for row in &rows {
+        let _ = write!(table, "{:>time$}  ", row.time);
+        if let Some(name) = row.pod {
+            let _ = write!(table, "{name:<pod$}  ");
+        }
+        let _ = match row.cause.as_str() {
+            "" => writeln!(table, "{:<6}  {}", row.kind, row.text),
+            cause => writeln!(table, "{:<6}  {:<text$}  ← {cause}", row.kind, row.text),
+        };
+    }
+    table
+}
+
+fn words(line: &Line) -> Option<(&'static str, String, String)> {
+    Some(match &line.what {
+        What::Happened(happening) => ("fact", happening.words.clone(), String::new()),
+        What::Did(Planned { action, cause }) => {
+            ("action", describe(action), format!("{}: {}", cause.rule, cause.because))
+        }
+        What::Failed(action, outcome) => ("fact", failure(action, outcome), String::new()),
+        What::Published { before, after, .. } => ("status", changes(before.as_deref(), after)?, String::new()),
+        What::Told { severity, reason, message, .. } => {
+            ("event", format!("{severity:?} {reason}: {message}"), String::new())
+        }
+        What::Changed { .. } => return None,
+    })
+}
+
+/// `0s`, `10s`, `1m20s`, `1h0m5s`, `2.5s`
+fn clock(at: Duration) -> String {
+    let (hours, minutes) = (at.as_secs() / 3600, at.as_secs() / 60 % 60);
+    let seconds = (at.as_millis() % 60_000) as f64 / 1000.0;
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, minutes) => format!("{minutes}m{seconds}s"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
