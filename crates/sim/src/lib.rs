@@ -3,7 +3,9 @@
 //!
 //! Never: copies of production code, real time, I/O.
 
+pub mod play;
 pub mod pods;
+pub mod scenario;
 pub mod script;
 pub mod transcript;
 pub mod world;

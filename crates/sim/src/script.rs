@@ -119,6 +119,15 @@ impl Script {
         self.settle()
     }
 
+    /// Exits for another reason than the usual ones.
+    pub fn exits_as(&mut self, container: &str, code: i32, reason: &str) -> &mut Self {
+        let detail = json!({ "exitCode": code, "reason": reason });
+        self.happen("ContainerExited", Some(container), detail, format!("{container} exits {code} ({reason})"));
+        let ended = self.world.exit_as(container, code, reason, self.now);
+        self.end_all(ended);
+        self.settle()
+    }
+
     pub fn deleted(&mut self, grace: i64) -> &mut Self {
         let detail = json!({ "gracePeriodSeconds": grace });
         self.happen("PodDeleted", None, detail, format!("deleted with grace {grace}"));
@@ -168,6 +177,14 @@ impl Script {
         self.settle()
     }
 
+    /// Every process dies, and a new agent finds the remains.
+    pub fn node_rebooted(&mut self) -> &mut Self {
+        self.happen("NodeRebooted", None, Value::Null, "the node reboots".into());
+        self.world.forget_actions();
+        let _ = self.world.lose_sandbox(255, self.now);
+        self.renew_agent()
+    }
+
     pub fn on_term(&mut self, container: &str, manner: Manner) -> &mut Self {
         self.world.manners.insert(container.into(), manner);
         self
@@ -177,6 +194,10 @@ impl Script {
     pub fn agent_restarted(&mut self) -> &mut Self {
         self.happen("AgentRestarted", None, Value::Null, "the agent restarts".into());
         self.world.forget_actions();
+        self.renew_agent()
+    }
+
+    fn renew_agent(&mut self) -> &mut Self {
         self.world.is_forgetful |= !self.is_api_up;
         self.log.push(Logged::AgentRestarted);
         self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);

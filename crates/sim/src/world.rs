@@ -56,6 +56,8 @@ pub struct World {
     pub manners: BTreeMap<String, Manner>,
     /// Container → how its start fails.
     pub bad_starts: BTreeMap<String, (StartStage, String)>,
+    /// Container → how its start fails, and how often still.
+    pub failing_starts: BTreeMap<String, (StartStage, Trouble)>,
     /// Image → pull error.
     pub bad_images: BTreeMap<String, String>,
     pub pull_takes: Duration,
@@ -260,6 +262,11 @@ impl World {
     fn start(&mut self, container: &str, attempt: u32, now: Now) -> Outcome {
         if let Some((stage, message)) = self.bad_starts.get(container) {
             return Outcome::NotStarted { stage: *stage, message: message.clone() };
+        }
+        if let Some((stage, trouble)) = self.failing_starts.get_mut(container)
+            && let Some(message) = trouble.strike()
+        {
+            return Outcome::NotStarted { stage: *stage, message };
         }
         assert_eq!(self.running(container), 0, "{container} would run twice");
         let before = self.attempts.insert(container.to_owned(), attempt);
