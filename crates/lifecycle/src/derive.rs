@@ -70,12 +70,20 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
         // LC-047: not while something could still run.
         computed = state.shown.phase;
     }
+    // LC-046
+    let ending = state.ending.as_ref().filter(|_| is_terminal);
+    if ending.is_some() {
+        computed = Phase::Failed;
+    }
     view.phase = phase::final_once_terminal(computed, state.shown.phase, state.spec.published.phase);
     // LC-045
     let previous = [&state.shown, &state.spec.published].into_iter().find(|before| before.phase == view.phase);
     if let Some(before) = previous {
         view.reason.clone_from(&before.reason);
         view.message.clone_from(&before.message);
+    } else if let Some(ending) = ending.filter(|_| view.phase == Phase::Failed) {
+        view.reason.clone_from(&ending.reason);
+        view.message.clone_from(&ending.message);
     }
 }
 

@@ -18,6 +18,10 @@ use crate::termination;
 pub(crate) fn plan(state: &PodState, now: Now) -> Plan {
     let mut draft = Draft { state, now, plan: Plan::default() };
     if state.seen.is_some() {
+        // LC-365
+        if let Some(at) = state.active_until(now) {
+            draft.wake(at);
+        }
         match &state.stage {
             Stage::Syncing => draft.sync(),
             Stage::Terminating(shutdown) => termination::plan_stop(&mut draft, shutdown),

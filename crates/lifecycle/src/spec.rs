@@ -29,6 +29,8 @@ pub struct PodSpec {
     pub(crate) restart_policy: RestartPolicy,
     /// `terminationGracePeriodSeconds`
     pub(crate) grace: Duration,
+    /// LC-365: `activeDeadlineSeconds`
+    pub(crate) active_deadline: Option<Duration>,
     /// Regular init containers and sidecars, in spec order.
     pub(crate) init: Vec<ContainerSpec>,
     pub(crate) apps: Vec<ContainerSpec>,
@@ -139,6 +141,9 @@ impl PodSpec {
                 .then(|| Deletion { grace: meta.deletion_grace_period_seconds.map(seconds) }),
             restart_policy,
             grace: spec.termination_grace_period_seconds.map_or(GRACE_DEFAULT, seconds),
+            active_deadline: spec
+                .active_deadline_seconds
+                .map(|value| Duration::from_secs(value.try_into().unwrap_or(0))),
             init: init_containers(spec)?,
             apps: app_containers(spec)?,
             readiness_gates: spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.clone()).collect(),

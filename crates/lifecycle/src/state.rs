@@ -3,6 +3,7 @@
 //! Read next: `plan.rs` for what happens because of it, `derive.rs` for what
 //! the world sees of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::notes::Because;
 use crate::spec::PodSpec;
 use crate::start::Course;
-use crate::termination::{Cleanup, Kill, Shutdown};
+use crate::termination::{Cleanup, Ending, Kill, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
 use crate::{derive, plan, status};
@@ -86,6 +87,8 @@ pub struct PodState {
     /// The object left the API.
     pub(crate) is_gone: bool,
     pub(crate) stage: Stage,
+    /// The node ends the pod.
+    pub(crate) ending: Option<Ending>,
     /// Nothing is decided before the first look at the runtime (LC-377).
     pub(crate) seen: Option<Observation>,
     /// When instances ended, on our own time scale, by instance.
@@ -109,6 +112,7 @@ impl PodState {
             rules,
             is_gone: false,
             stage: Stage::Syncing,
+            ending: None,
             seen: None,
             exited_at: BTreeMap::new(),
             work: Work::default(),
@@ -122,6 +126,7 @@ impl PodState {
     /// Remembers what happened.
     pub fn absorb(&mut self, fact: Fact, now: Now) {
         let because = Because::of(&fact, self.seen.as_ref());
+        self.pass_time(now);
         match fact {
             Fact::PodChanged(spec) => self.spec = *spec,
             Fact::PodGone => self.is_gone = true,
@@ -142,11 +147,32 @@ impl PodState {
 
     /// What should happen now, and when to ask again.
     pub fn plan(&self, now: Now) -> Plan {
-        plan::plan(self, now)
+        plan::plan(&self.at(now), now)
     }
 
     /// What the world may see.
     pub fn render(&self, now: Now) -> PodStatus {
+        self.at(now).render_settled(now)
+    }
+
+    /// This state, with what time alone has changed since the last fact.
+    fn at(&self, now: Now) -> Cow<'_, Self> {
+        if self.seen.is_none() || !self.is_overdue(now) {
+            return Cow::Borrowed(self);
+        }
+        let mut later = self.clone();
+        later.pass_time(now);
+        Cow::Owned(later)
+    }
+
+    fn pass_time(&mut self, now: Now) {
+        if self.seen.is_some() && self.is_overdue(now) {
+            self.end_if_overdue(now);
+            self.advance_stage(now);
+        }
+    }
+
+    fn render_settled(&self, now: Now) -> PodStatus {
         let view = if self.seen.is_some() { derive::view(self, now) } else { self.shown.clone() };
         status::write(&view, &self.spec, &self.rules.host_ips)
     }

@@ -13,6 +13,7 @@
 use std::time::Duration;
 
 use ambient::{Mono, Now};
+use objects::reasons::{event, pod as reasons};
 
 use crate::action::{Action, Cause};
 use crate::fact::Instance;
@@ -20,7 +21,7 @@ use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
 use crate::plan::Draft;
 use crate::spec::Role;
 use crate::start::{Course, Unwanted};
-use crate::state::{PodState, Stage};
+use crate::state::{PodState, Severity, Stage};
 
 /// The stopping of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,6 +35,18 @@ pub(crate) struct Shutdown {
     pub(crate) deadline: Mono,
     /// TC-093: a forced deletion in the middle still leaves two seconds.
     kill_not_before: Mono,
+}
+
+/// Why the node ends a pod that nobody deleted, and what it shows for it once
+/// it stopped (LC-046, LC-301).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Ending {
+    pub(crate) cause: Cause,
+    /// `status.reason` and `status.message`; the phase is `Failed`.
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    /// Less than what the pod asks for.
+    pub(crate) grace: Option<Duration>,
 }
 
 /// What remains to be done once everything stopped.
@@ -105,8 +118,33 @@ impl PodState {
         }
     }
 
+    /// LC-365: when the pod will have been active for too long, on our own time
+    /// scale.
+    pub(crate) fn active_until(&self, now: Now) -> Option<Mono> {
+        let started_at = self.shown.start_time.filter(|_| self.stage == Stage::Syncing)?;
+        self.spec.active_deadline.map(|limit| now.mono_of(started_at) + limit)
+    }
+
+    pub(crate) fn is_overdue(&self, now: Now) -> bool {
+        self.ending.is_none() && self.active_until(now).is_some_and(|at| at <= now.mono)
+    }
+
+    /// LC-365, TC-264: time alone can end a pod.
+    pub(crate) fn end_if_overdue(&mut self, now: Now) {
+        if !self.is_overdue(now) {
+            return;
+        }
+        let message = "Pod was active on the node longer than the specified deadline".to_owned();
+        self.event(Severity::Normal, event::DEADLINE_EXCEEDED, message.clone(), None);
+        let cause = Cause::new("LC-365", "activeDeadlineSeconds passed since the pod started");
+        self.ending = Some(Ending { cause, reason: reasons::DEADLINE_EXCEEDED.to_owned(), message, grace: None });
+    }
+
     /// LC-009.
     fn termination_trigger(&self) -> Option<Cause> {
+        if let Some(ending) = &self.ending {
+            return Some(ending.cause.clone());
+        }
         if self.is_gone {
             return Some(Cause::new("LC-009", "the pod vanished from the API"));
         }
@@ -126,7 +164,8 @@ impl PodState {
     /// TC-045: what the deletion says, else what the spec says.
     fn requested_grace(&self) -> Duration {
         let deletion = self.spec.deletion.as_ref().and_then(|deletion| deletion.grace);
-        deletion.unwrap_or(self.spec.grace)
+        let ending = self.ending.as_ref().and_then(|ending| ending.grace);
+        deletion.into_iter().chain(ending).min().unwrap_or(self.spec.grace)
     }
 
     /// LC-011: nothing runs, nothing holds the network, nothing is on its way.

@@ -15,6 +15,7 @@ pub fn pod(text: &str) -> Pod {
         match key {
             "policy" => spec.restart_policy = Some(value.into()),
             "grace" => spec.termination_grace_period_seconds = Some(value.parse().expect("a number or truth value")),
+            "deadline" => spec.active_deadline_seconds = Some(value.parse().expect("a number or truth value")),
             "gate" => spec.readiness_gates = Some(vec![PodReadinessGate { condition_type: value.into() }]),
             "hostNetwork" => spec.host_network = Some(value.parse().expect("a number or truth value")),
             other => panic!("unknown pod setting {other}"),

@@ -158,6 +158,14 @@ impl Script {
         self.change()
     }
 
+    /// `activeDeadlineSeconds` is set or lowered.
+    pub fn deadline(&mut self, seconds: i64) -> &mut Self {
+        let detail = json!({ "activeDeadlineSeconds": seconds });
+        self.happen("PodChanged", None, detail, format!("the deadline becomes {seconds}s"));
+        self.pod.spec.as_mut().expect("a spec").active_deadline_seconds = Some(seconds);
+        self.change()
+    }
+
     /// A status write of someone else.
     pub fn status(&mut self, what: &str, edit: impl FnOnce(&mut PodStatus)) -> &mut Self {
         self.happen("StatusChanged", None, Value::Null, what.into());

@@ -118,6 +118,9 @@ pub(crate) fn changes(before: Option<&PodStatus>, after: &PodStatus) -> Option<S
 fn summarize(status: &PodStatus) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     all.insert("phase".into(), status.phase.clone().unwrap_or_default());
+    if let Some(reason) = &status.reason {
+        all.insert("reason".into(), reason.clone());
+    }
     if let Some(ip) = &status.pod_ip {
         all.insert("podIP".into(), ip.clone());
     }
@@ -125,7 +128,8 @@ fn summarize(status: &PodStatus) -> BTreeMap<String, String> {
         let reason = condition.reason.as_deref().map(|reason| format!("({reason})")).unwrap_or_default();
         all.insert(condition.type_.clone(), format!("{}{reason}", condition.status));
     }
-    for container in status.init_container_statuses.iter().chain(&status.container_statuses).flatten() {
+    let lists = [&status.init_container_statuses, &status.container_statuses, &status.ephemeral_container_statuses];
+    for container in lists.into_iter().flatten().flatten() {
         all.insert(format!("{{{}}}", container.name), summarize_container(container));
     }
     all
@@ -140,6 +144,10 @@ fn summarize_container(container: &ContainerStatus) -> String {
     text += &format!(",rc{}", container.restart_count);
     if container.ready {
         text += ",ready";
+    }
+    let is_running = container.state.as_ref().is_some_and(|state| state.running.is_some());
+    if is_running && container.started == Some(false) {
+        text += ",unstarted";
     }
     text
 }

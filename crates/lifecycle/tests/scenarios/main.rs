@@ -5,4 +5,5 @@ use sim::{script, world};
 mod ending;
 mod recovering;
 mod restarting;
+mod special;
 mod starting;

@@ -4,8 +4,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use lifecycle::Planned;
+use objects::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
 
-use super::{Line, What, changes, describe, failure};
+use super::{Line, What, describe, failure};
 
 /// Causes start at the same column unless that is further right than this.
 const CAUSE_COLUMN_MAX: usize = 44;
@@ -54,12 +55,64 @@ fn words(line: &Line) -> Option<(&'static str, String, String)> {
             ("action", describe(action), format!("{}: {}", cause.rule, cause.because))
         }
         What::Failed(action, outcome) => ("fact", failure(action, outcome), String::new()),
-        What::Published { before, after, .. } => ("status", changes(before.as_deref(), after)?, String::new()),
+        What::Published { before, after, .. } => ("status", news(before.as_deref(), after)?, String::new()),
         What::Told { severity, reason, message, .. } => {
             ("event", format!("{severity:?} {reason}: {message}"), String::new())
         }
         What::Changed { .. } => return None,
     })
+}
+
+/// What is new in a status: phase and address, containers, conditions.
+fn news(before: Option<&PodStatus>, after: &PodStatus) -> Option<String> {
+    let known = before.map(parts).unwrap_or_default();
+    let new: Vec<String> = parts(after).into_iter().filter(|part| !known.contains(part)).collect();
+    (!new.is_empty()).then(|| new.join("; "))
+}
+
+fn parts(status: &PodStatus) -> Vec<String> {
+    let mut parts = vec![format!("phase {}", status.phase.as_deref().unwrap_or("-"))];
+    parts.extend(status.reason.as_ref().map(|reason| format!("reason {reason}")));
+    parts.extend(status.message.as_ref().map(|message| format!("message {message:?}")));
+    parts.extend(status.pod_ip.as_ref().map(|ip| format!("podIP {ip}")));
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let containers = containers.chain(&status.ephemeral_container_statuses).flatten();
+    parts.extend(containers.map(|container| format!("{} {}", container.name, container_words(container))));
+    for condition in status.conditions.iter().flatten() {
+        let reason = condition.reason.as_deref().filter(|reason| !reason.is_empty());
+        let reason = reason.map(|reason| format!("({reason})")).unwrap_or_default();
+        parts.push(format!("{}={}{reason}", condition.type_, condition.status));
+    }
+    parts
+}
+
+/// `running, ready, restarts 2, before: ended 1 (Error)`
+fn container_words(container: &ContainerStatus) -> String {
+    let mut words = vec![state_words(container.state.as_ref())];
+    if container.ready {
+        words.push("ready".to_owned());
+    }
+    if container.restart_count > 0 {
+        words.push(format!("restarts {}", container.restart_count));
+    }
+    if container.last_state.as_ref().is_some_and(|last| last.terminated.is_some()) {
+        words.push(format!("before: {}", state_words(container.last_state.as_ref())));
+    }
+    words.join(", ")
+}
+
+fn state_words(state: Option<&ContainerState>) -> String {
+    match state {
+        Some(ContainerState { waiting: Some(waiting), .. }) => match waiting.reason.as_deref() {
+            Some(reason) => format!("waiting ({reason})"),
+            None => "waiting".to_owned(),
+        },
+        Some(ContainerState { running: Some(_), .. }) => "running".to_owned(),
+        Some(ContainerState { terminated: Some(end), .. }) => {
+            format!("ended {} ({})", end.exit_code, end.reason.as_deref().unwrap_or("-"))
+        }
+        _ => "waiting".to_owned(),
+    }
 }
 
 /// `0s`, `10s`, `1m20s`, `1h0m5s`, `2.5s`
