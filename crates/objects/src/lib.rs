@@ -29,6 +29,7 @@ pub mod kinds;
 pub mod meta;
 pub mod names;
 pub mod patch;
+pub mod placement;
 pub mod printing;
 pub mod qos;
 pub mod quantity;

@@ -44,24 +44,42 @@ pub fn limits_of_pod(spec: &PodSpec) -> Resources {
 }
 
 fn aggregate(spec: &PodSpec, of: impl Fn(&Container) -> Resources) -> Resources {
-    let mut total = Resources::new();
-    for container in &spec.containers {
-        add(&mut total, &of(container));
-    }
-    let (mut sidecars, mut neediest) = (Resources::new(), Resources::new());
-    for container in spec.init_containers.iter().flatten() {
-        let mut moment = of(container);
-        if is_sidecar(container) {
-            add(&mut total, &moment);
-            add(&mut sidecars, &moment);
-            raise(&mut neediest, &sidecars);
-        } else {
-            add(&mut moment, &sidecars);
-            raise(&mut neediest, &moment);
+    let init = spec.init_containers.iter().flatten();
+    let init = init.map(|container| (if is_sidecar(container) { Stay::Sidecar } else { Stay::Init }, of(container)));
+    total(init.chain(spec.containers.iter().map(|container| (Stay::App, of(container)))))
+}
+
+/// How long a container holds what it asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stay {
+    /// Until the next init container starts.
+    Init,
+    /// From its turn in the order of init containers to the end.
+    Sidecar,
+    App,
+}
+
+/// LC-218, without overhead: max(apps + sidecars, the neediest moment of init).
+/// Init containers and sidecars come in their order.
+pub fn total(containers: impl IntoIterator<Item = (Stay, Resources)>) -> Resources {
+    let (mut lasting, mut sidecars, mut neediest) = (Resources::new(), Resources::new(), Resources::new());
+    for (stay, own) in containers {
+        match stay {
+            Stay::App => add(&mut lasting, &own),
+            Stay::Sidecar => {
+                add(&mut lasting, &own);
+                add(&mut sidecars, &own);
+                raise(&mut neediest, &sidecars);
+            }
+            Stay::Init => {
+                let mut moment = own;
+                add(&mut moment, &sidecars);
+                raise(&mut neediest, &moment);
+            }
         }
     }
-    raise(&mut total, &neediest);
-    total
+    raise(&mut lasting, &neediest);
+    lasting
 }
 
 /// An init container that keeps running beside the app containers.
@@ -82,7 +100,8 @@ fn amounts(list: Option<&BTreeMap<String, Text>>) -> Resources {
     list.into_iter().flatten().map(|(name, text)| (name.clone(), Quantity::from(text))).collect()
 }
 
-fn add(total: &mut Resources, more: &Resources) {
+/// Adds amount by amount.
+pub fn add(total: &mut Resources, more: &Resources) {
     for (name, quantity) in more {
         let entry = total.entry(name.clone()).or_default();
         *entry = entry.plus(*quantity);

@@ -1,7 +1,8 @@
 //! Whether one node can take the pod, and if not, why.
 
+use objects::placement::{Taint, is_tolerated};
+
 use crate::snapshot::Usage;
-use crate::taint::{Taint, is_tolerated};
 use crate::{Node, PodToPlace};
 
 /// Why a node will not have the pod, in the words users see (TC-331).
@@ -66,7 +67,7 @@ pub(crate) fn objection(node: &Node, usage: &Usage, pod: &PodToPlace) -> Option<
     if node.taints.iter().any(|taint| taint.effect.repels() && !is_tolerated(taint, &pod.tolerations)) {
         return Rejection::for_good(Reason::Tainted);
     }
-    if !pod.wishes.are_met_by(node) {
+    if !pod.wishes.are_met_by(node.face()) {
         return Rejection::for_good(Reason::NotWished);
     }
     if usage.has_port_conflict(&pod.ports) {

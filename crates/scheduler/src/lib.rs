@@ -31,13 +31,11 @@ mod filter;
 mod message;
 mod score;
 
-mod affinity;
 mod node;
 mod pod;
 mod queue;
 mod resources;
 mod snapshot;
-mod taint;
 
 pub use filter::{Reason, Rejection};
 pub use message::Preemption;

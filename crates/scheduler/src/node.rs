@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use objects::api::core::v1 as core;
+use objects::placement::{Effect, NodeFace, Taint};
 
 use crate::Resources;
-use crate::taint::{Effect, Taint};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeName(String);
@@ -37,6 +37,12 @@ pub struct Node {
     pub(crate) is_cordoned: bool,
     pub(crate) allocatable: Resources,
     pub(crate) pods_max: u64,
+}
+
+impl Node {
+    pub(crate) fn face(&self) -> NodeFace<'_> {
+        NodeFace { name: self.name.as_str(), labels: &self.labels }
+    }
 }
 
 /// Reads what matters for placement; heartbeats and the like fall away here,

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use objects::api::core::v1 as core;
+use objects::placement::{HostPort, Toleration, Wishes, host_ports};
 
-use crate::affinity::Wishes;
-use crate::taint::Toleration;
 use crate::{NodeName, Resources};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,39 +117,4 @@ fn parse_wants(spec: &core::PodSpec) -> PodToPlace {
         scored: Resources::parse_scored(spec),
         ports: host_ports(spec),
     }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct HostPort {
-    pub(crate) port: i32,
-    pub(crate) protocol: String,
-    /// `0.0.0.0` takes the port on every address.
-    pub(crate) ip: String,
-}
-
-const EVERY_ADDRESS: &str = "0.0.0.0";
-
-impl HostPort {
-    pub(crate) fn conflicts_with(&self, other: &HostPort) -> bool {
-        self.port == other.port
-            && self.protocol == other.protocol
-            && (self.ip == other.ip || self.ip == EVERY_ADDRESS || other.ip == EVERY_ADDRESS)
-    }
-}
-
-/// Ports on the host held as long as the pod runs: init containers that end
-/// do not count, sidecars do.
-fn host_ports(spec: &core::PodSpec) -> BTreeSet<HostPort> {
-    let sidecars = spec.init_containers.iter().flatten().filter(|c| c.restart_policy.as_deref() == Some("Always"));
-    let ports = spec.containers.iter().chain(sidecars).flat_map(|container| container.ports.iter().flatten());
-    let filled = |text: &Option<String>, default: &str| {
-        text.as_deref().filter(|text| !text.is_empty()).unwrap_or(default).to_owned()
-    };
-    ports
-        .filter_map(|port| {
-            let number = port.host_port.filter(|number| *number > 0)?;
-            let (protocol, ip) = (filled(&port.protocol, "TCP"), filled(&port.host_ip, EVERY_ADDRESS));
-            Some(HostPort { port: number, protocol, ip })
-        })
-        .collect()
 }

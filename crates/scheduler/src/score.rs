@@ -1,14 +1,15 @@
 //! Which of the nodes that fit is best: each view gives 0–100, weighted as
 //! upstream weighs them (TC-334).
 
+use objects::placement::{Effect, is_tolerated};
+
 use crate::snapshot::Place;
-use crate::taint::{Effect, is_tolerated};
 use crate::{Node, PodToPlace, Resources};
 
 /// The scores of `nodes`, in their order.
 pub(crate) fn scores(nodes: &[(&Node, &Place)], pod: &PodToPlace) -> Vec<i64> {
     let unwelcome: Vec<_> = nodes.iter().map(|(node, _)| unwelcoming_taints(node, pod)).collect();
-    let wished: Vec<_> = nodes.iter().map(|(node, _)| pod.wishes.weight_of(node)).collect();
+    let wished: Vec<_> = nodes.iter().map(|(node, _)| pod.wishes.weight_of(node.face())).collect();
     let unwelcome_max = unwelcome.iter().copied().max().unwrap_or_default();
     let wished_max = wished.iter().copied().max().unwrap_or_default();
     let shares = unwelcome.into_iter().zip(wished);

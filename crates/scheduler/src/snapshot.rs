@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pod::HostPort;
+use objects::placement::HostPort;
+
 use crate::{Node, NodeName, PodToPlace, PodUid, Resources};
 
 /// Nodes, and what the pods on them take. Pods may be known before their

@@ -2,13 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use objects::api::core::v1 as core;
+use crate::api::core::v1 as core;
 
-use crate::Node;
+/// What node selection looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeFace<'a> {
+    pub name: &'a str,
+    pub labels: &'a BTreeMap<String, String>,
+}
 
 /// What a pod demands of its node, and what it would like.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wishes {
+pub struct Wishes {
     selector: BTreeMap<String, String>,
     /// `None`: no required affinity. `Some(vec![])` matches no node.
     required: Option<Vec<Term>>,
@@ -16,7 +21,7 @@ pub(crate) struct Wishes {
 }
 
 impl Wishes {
-    pub(crate) fn parse(spec: &core::PodSpec) -> Self {
+    pub fn parse(spec: &core::PodSpec) -> Self {
         let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let required = affinity.and_then(|node| node.required_during_scheduling_ignored_during_execution.as_ref());
         let preferred = affinity.and_then(|node| node.preferred_during_scheduling_ignored_during_execution.as_ref());
@@ -32,13 +37,13 @@ impl Wishes {
     }
 
     /// TC-331 NodeAffinity: the selector and any one of the required terms.
-    pub(crate) fn are_met_by(&self, node: &Node) -> bool {
+    pub fn are_met_by(&self, node: NodeFace<'_>) -> bool {
         self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
             && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
     }
 
     /// The sum of the weights of the preferred terms that `node` meets.
-    pub(crate) fn weight_of(&self, node: &Node) -> i64 {
+    pub fn weight_of(&self, node: NodeFace<'_>) -> i64 {
         self.preferred.iter().filter(|(_, term)| term.is_empty() || term.matches(node)).map(|(weight, _)| weight).sum()
     }
 }
@@ -61,8 +66,8 @@ impl Term {
     }
 
     /// An empty required term matches nothing, as upstream decided.
-    fn matches(&self, node: &Node) -> bool {
-        let name = |key: &str| (key == "metadata.name").then_some(node.name.as_str());
+    fn matches(&self, node: NodeFace<'_>) -> bool {
+        let name = |key: &str| (key == "metadata.name").then_some(node.name);
         !self.is_empty()
             && self.labels.iter().all(|wanted| wanted.accepts(node.labels.get(&wanted.key).map(String::as_str)))
             && self.fields.iter().all(|wanted| wanted.accepts(name(&wanted.key)))

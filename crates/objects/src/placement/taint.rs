@@ -1,17 +1,17 @@
 //! Whether a pod tolerates the taints of a node.
 
-use objects::api::core::v1 as core;
+use crate::api::core::v1 as core;
 
 /// What a taint does to a pod that does not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Effect {
+pub enum Effect {
     NoSchedule,
     PreferNoSchedule,
     NoExecute,
 }
 
 impl Effect {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         match text {
             "NoSchedule" => Some(Self::NoSchedule),
             "PreferNoSchedule" => Some(Self::PreferNoSchedule),
@@ -21,26 +21,26 @@ impl Effect {
     }
 
     /// Whether an untolerated taint keeps the pod away, not just less welcome.
-    pub(crate) fn repels(self) -> bool {
+    pub fn repels(self) -> bool {
         matches!(self, Self::NoSchedule | Self::NoExecute)
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Taint {
-    pub(crate) key: String,
-    pub(crate) value: String,
-    pub(crate) effect: Effect,
+pub struct Taint {
+    pub key: String,
+    pub value: String,
+    pub effect: Effect,
 }
 
 impl Taint {
-    pub(crate) fn no_schedule(key: &str) -> Self {
+    pub fn no_schedule(key: &str) -> Self {
         Self { key: key.to_owned(), value: String::new(), effect: Effect::NoSchedule }
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Toleration {
+pub struct Toleration {
     /// `None` tolerates every key.
     key: Option<String>,
     matches: Matches,
@@ -59,7 +59,7 @@ enum Matches {
 }
 
 impl Toleration {
-    pub(crate) fn parse(toleration: &core::Toleration) -> Self {
+    pub fn parse(toleration: &core::Toleration) -> Self {
         let value = toleration.value.clone().unwrap_or_default();
         let matches = match toleration.operator.as_deref() {
             None | Some("" | "Equal") => Matches::Value(value),
@@ -88,7 +88,7 @@ impl Toleration {
     }
 }
 
-pub(crate) fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
+pub fn is_tolerated(taint: &Taint, tolerations: &[Toleration]) -> bool {
     tolerations.iter().any(|toleration| toleration.tolerates(taint))
 }
 
