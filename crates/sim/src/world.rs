@@ -10,6 +10,9 @@ use lifecycle::{
     StartStage, spec_hash,
 };
 
+/// The size of every image.
+const IMAGE_BYTES: u64 = 2_000_000;
+
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
 pub enum Manner {
@@ -215,6 +218,7 @@ impl World {
 
     fn pull(&mut self, action: &Action, container: &str, image: &str, now: Now) -> Option<Outcome> {
         self.images.insert(container.to_owned(), image.to_owned());
+        let takes = self.slow_pulls.get(container).copied().unwrap_or(self.pull_takes);
         let trouble = self.bad_pulls.get_mut(container).and_then(Trouble::strike);
         let outcome = match self.bad_images.get(image).cloned().or(trouble) {
             Some(error) if error.starts_with("never") => Outcome::NoImage {
@@ -222,9 +226,13 @@ impl World {
                 message: format!("Container image {image:?} is not present with pull policy of Never"),
             },
             Some(message) => Outcome::NoImage { reason: "ErrImagePull".into(), message },
+            // Whoever speaks of pulls means that there is something to pull.
+            None if self.bad_pulls.contains_key(container) || self.slow_pulls.contains_key(container) => {
+                let took_ms = u64::try_from(takes.as_millis()).unwrap_or(u64::MAX);
+                Outcome::Image(ImageUse::Pulled { took_ms, waited_ms: took_ms, size_bytes: IMAGE_BYTES })
+            }
             None => Outcome::Image(ImageUse::AlreadyPresent),
         };
-        let takes = self.slow_pulls.get(container).copied().unwrap_or(self.pull_takes);
         self.end_after(takes, action, outcome, now)
     }
 
