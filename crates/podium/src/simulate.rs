@@ -68,7 +68,7 @@ fn render(played: &[Played], output: Output) -> String {
     }
     lines.sort_by_key(|(_, line)| line.at);
     match output {
-        Output::Text => transcript::table(lines.into_iter()),
+        Output::Text => transcript::table(&lines),
         Output::Json => {
             let objects = lines.into_iter().filter_map(|(pod, line)| transcript::object(line, pod));
             objects.map(|object| format!("{object}\n")).collect()

@@ -9,7 +9,7 @@ use objects::api::core::v1::{Container, ContainerState, LifecycleHandler, Pod, P
 use crate::scenario::{Deed, PullRun, Scenario, ScenarioError, Step};
 use crate::script::Script;
 use crate::transcript::Line;
-use crate::world::{HookRun, Life};
+use crate::world::Life;
 
 /// Without a script, init containers are done this soon,
 const INIT_TAKES: Duration = Duration::from_secs(1);
@@ -151,7 +151,7 @@ fn set_defaults(story: &mut Script, steps: &[&Step]) {
         for kind in [HookKind::PostStart, HookKind::PreStop] {
             if let Some(sleep) = hook(container, kind).and_then(|hook| hook.sleep.as_ref()) {
                 let takes = Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0));
-                story.world.hooks.insert((container.name.clone(), kind), HookRun { takes, error: None });
+                story.world.hooks.insert((container.name.clone(), kind), (Some(takes), None));
             }
         }
     }
@@ -175,10 +175,10 @@ fn apply(story: &mut Script, step: &Step) -> Result<(), ScenarioError> {
         }
         Deed::Exit { container, code, reason: Some(reason) } => drop(story.exits_as(container, *code, reason)),
         Deed::Exit { container, code, reason: None } => drop(story.exits(container, *code)),
-        Deed::Probe { container, kind, result } => {
-            story.world.probes.insert((container.clone(), *kind), result.clone());
+        Deed::Probe { container, kind, result } => drop(story.probe_says(container, *kind, result.clone())),
+        Deed::Hook { container, kind, takes, error } => {
+            story.world.hooks.insert((container.clone(), *kind), (*takes, error.clone()));
         }
-        Deed::Hook { container, kind, run } => drop(story.world.hooks.insert((container.clone(), *kind), run.clone())),
         Deed::Delete { grace } => delete(story, *grace),
         Deed::KubeletRestarts => drop(story.agent_restarted()),
         Deed::NodeReboots => drop(story.node_rebooted()),

@@ -16,7 +16,7 @@ use std::time::Duration;
 use lifecycle::{HookKind, ProbeKind, ProbeResult, StartStage};
 use serde_json::Value;
 
-use crate::world::{HookRun, Life, Manner, Trouble};
+use crate::world::{Life, Manner, Trouble};
 
 mod deed;
 mod fields;
@@ -73,7 +73,9 @@ pub enum Deed {
     Hook {
         container: String,
         kind: HookKind,
-        run: HookRun,
+        /// `None`: for ever.
+        takes: Option<Duration>,
+        error: Option<String>,
     },
     Delete {
         grace: Option<Duration>,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Now};
-use lifecycle::{Action, Cause, Fact, Note, Outcome, PodSpec, PodState, Rules, SpecError};
+use lifecycle::{
+    Action, Cause, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules, SpecError,
+};
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 
@@ -198,6 +200,36 @@ impl Script {
         self
     }
 
+    /// From now on a probe is answered like this.
+    pub fn probe_says(&mut self, container: &str, kind: ProbeKind, result: ProbeResult) -> &mut Self {
+        let detail = json!({ "probe": kind.to_string().to_lowercase(), "result": format!("{result:?}") });
+        self.happen("ProbeChanged", Some(container), detail, format!("{kind} of {container} will be {result:?}"));
+        self.world.answers.insert((container.into(), kind), result);
+        self
+    }
+
+    /// How long a hook takes; `None` is for ever.
+    pub fn hook_takes(&mut self, container: &str, hook: HookKind, seconds: Option<f64>) -> &mut Self {
+        let takes = seconds.map(Duration::from_secs_f64);
+        self.world.hooks.entry((container.into(), hook)).or_default().0 = takes;
+        self
+    }
+
+    pub fn hook_fails(&mut self, container: &str, hook: HookKind, message: &str) -> &mut Self {
+        let entry = self.world.hooks.entry((container.into(), hook)).or_insert((Some(Duration::ZERO), None));
+        entry.1 = Some(message.into());
+        self
+    }
+
+    /// `kubectl debug`.
+    pub fn debugged(&mut self, name: &str) -> &mut Self {
+        let words = format!("ephemeral container {name} is added");
+        self.happen("EphemeralContainerAdded", Some(name), Value::Null, words);
+        let container = pods::ephemeral(pods::container(name, std::iter::empty()));
+        self.pod.spec.as_mut().expect("a spec").ephemeral_containers.get_or_insert_default().push(container);
+        self.change()
+    }
+
     /// A new agent process: only the API and the runtime remember.
     pub fn agent_restarted(&mut self) -> &mut Self {
         self.happen("AgentRestarted", None, Value::Null, "the agent restarts".into());
@@ -296,10 +328,10 @@ impl Script {
 
     fn end(&mut self, action: Action, outcome: Outcome) {
         match outcome {
-            Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) => {
-                self.write(What::Failed(action.clone(), outcome.clone()));
+            Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) | Outcome::Probed(_) => {
+                self.write(What::Ended(action.clone(), outcome.clone()));
             }
-            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {}
+            Outcome::Done | Outcome::Image(_) | Outcome::FellBackToHttp { .. } => {}
         }
         self.observe();
         let is_delete = action == Action::DeleteObject;

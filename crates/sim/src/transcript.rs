@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifecycle::{Action, Cause, Outcome, Planned, Severity};
+use lifecycle::{Action, Cause, Outcome, Planned, ProbeResult, Severity};
 use objects::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
 use serde_json::Value;
 
@@ -29,8 +29,8 @@ pub enum What {
     Happened(Happening),
     /// The agent began an action, and why.
     Did(Planned),
-    /// An action did not go well.
-    Failed(Action, Outcome),
+    /// An action did not go well, or a probe was answered.
+    Ended(Action, Outcome),
     /// The API shows a new status; why, as far as the rules said.
     Published { before: Option<Arc<PodStatus>>, after: Arc<PodStatus>, causes: Vec<Cause> },
     /// A Kubernetes Event.
@@ -59,7 +59,7 @@ impl Line {
             What::Did(Planned { action, cause }) => {
                 ("do", format!("{}  [{}: {}]", describe(action), cause.rule, cause.because))
             }
-            What::Failed(action, outcome) => ("fact", failure(action, outcome)),
+            What::Ended(action, outcome) => ("fact", ending(action, outcome)),
             What::Published { before, after, .. } => ("status", changes(before.as_deref(), after)?),
             What::Told { severity, reason, message, .. } => ("event", format!("{severity:?} {reason}: {message}")),
             What::Changed { what, cause } => ("why", format!("{what}  [{}: {}]", cause.rule, cause.because)),
@@ -68,8 +68,21 @@ impl Line {
     }
 }
 
-pub(crate) fn failure(action: &Action, outcome: &Outcome) -> String {
-    format!("{} fails: {}", describe(action), error(outcome))
+fn ending(action: &Action, outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Probed(result) => format!("{} ends: {result:?}", describe(action)),
+        outcome => format!("{} fails: {}", describe(action), error(outcome)),
+    }
+}
+
+/// A probe's answer in a word, and what it said.
+pub(crate) fn answer(result: &ProbeResult) -> (&'static str, Option<&str>) {
+    match result {
+        ProbeResult::Success => ("success", None),
+        ProbeResult::Warning(message) => ("warning", Some(message)),
+        ProbeResult::Failure(message) => ("failure", Some(message)),
+        ProbeResult::Unknown(message) => ("unknown", Some(message)),
+    }
 }
 
 /// The error text of an outcome.

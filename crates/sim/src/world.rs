@@ -36,13 +36,6 @@ pub struct Trouble {
     pub message: String,
 }
 
-/// How a hook goes.
-#[derive(Debug, Clone, Default)]
-pub struct HookRun {
-    pub takes: Duration,
-    pub error: Option<String>,
-}
-
 /// What happened by itself and is worth telling.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exited {
@@ -70,10 +63,12 @@ pub struct World {
     pub slow_pulls: BTreeMap<String, Duration>,
     /// Container → its instances end by themselves.
     pub lives: BTreeMap<String, Life>,
-    /// What probes answer; without an entry they succeed.
-    pub probes: BTreeMap<(String, ProbeKind), ProbeResult>,
-    /// How hooks go; without an entry they succeed at once.
-    pub hooks: BTreeMap<(String, HookKind), HookRun>,
+    /// How probes are answered; success if nothing is said.
+    pub answers: BTreeMap<(String, ProbeKind), ProbeResult>,
+    /// How long hooks take (`None`: for ever) and how they fail.
+    pub hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
+    /// Container → what its image says about the stop signal.
+    pub stop_signals: BTreeMap<String, String>,
     /// Exits nobody asked for, for the teller to take.
     pub exited: Vec<Exited>,
     pub bad_sandbox: Option<String>,
@@ -107,11 +102,10 @@ impl World {
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
             Action::StartContainer { container, attempt } => Some(self.start(container, *attempt, now)),
             Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
-            Action::RunProbe { container, probe, .. } => {
-                let result = self.probes.get(&(container.clone(), *probe)).cloned();
-                Some(Outcome::Probed(result.unwrap_or(ProbeResult::Success)))
+            Action::RunProbe { container, id, probe } => Some(self.probe(container, id, *probe)),
+            Action::RunHook { container, id, hook, timeout } => {
+                self.run_hook(action, (container, id), *hook, *timeout, now)
             }
-            Action::RunHook { container, hook, timeout, .. } => self.run_hook(action, container, *hook, *timeout, now),
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
                 Some(Outcome::Done)
@@ -236,22 +230,33 @@ impl World {
         self.end_after(takes, action, outcome, now)
     }
 
+    fn probe(&mut self, container: &str, id: &str, kind: ProbeKind) -> Outcome {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a probe of {id}, which does not run");
+        let result = self.answers.get(&(container.to_owned(), kind)).cloned();
+        Outcome::Probed(result.unwrap_or(ProbeResult::Success))
+    }
+
     /// A hook that overruns its timeout is abandoned.
     fn run_hook(
         &mut self,
         action: &Action,
-        container: &str,
+        (container, id): (&str, &str),
         hook: HookKind,
         timeout: Option<Duration>,
         now: Now,
     ) -> Option<Outcome> {
-        let run = self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or_default();
-        match timeout {
-            Some(timeout) if run.takes > timeout => {
-                let outcome = Outcome::Failed(format!("command timed out after {timeout:?}"));
-                self.end_after(timeout, action, outcome, now)
-            }
-            _ => self.end_after(run.takes, action, run.error.map_or(Outcome::Done, Outcome::Failed), now),
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a hook of {id}, which does not run");
+        let (takes, outcome) =
+            self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or((Some(Duration::ZERO), None));
+        let outcome = outcome.map_or(Outcome::Done, Outcome::Failed);
+        let timed_out = Outcome::Failed("the hook took too long".into());
+        match (takes, timeout) {
+            (Some(takes), Some(timeout)) if takes < timeout => self.end_after(takes, action, outcome, now),
+            (Some(takes), None) => self.end_after(takes, action, outcome, now),
+            (_, Some(timeout)) => self.end_after(timeout, action, timed_out, now),
+            (None, None) => None,
         }
     }
 
@@ -291,7 +296,7 @@ impl World {
             image: image.clone(),
             image_id: format!("{image}@sha256:0"),
             created_at: now.wall,
-            stop_signal: None,
+            stop_signal: self.stop_signals.get(container).cloned(),
             user: None,
         };
         if let Some(life) = self.lives.get_mut(container).filter(|life| life.left != Some(0)) {

@@ -1,6 +1,7 @@
 //! The condition vectors CV-01 … CV-08 (LC-103).
 
 use super::*;
+use crate::view::ContainerView;
 use crate::view::Shown;
 use objects::api::core::v1::{Container, Pod, PodReadinessGate, PodSpec as ApiSpec, PodStatus};
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -38,6 +39,8 @@ fn running(name: &str, is_ready: bool) -> ContainerView {
         restart_count: 0,
         is_ready,
         is_started: true,
+        stop_signal: None,
+        user: None,
     }
 }
 
@@ -45,8 +48,15 @@ fn running(name: &str, is_ready: bool) -> ContainerView {
 fn verdict(pod: &PodSpec, view: &View, kind: &str) -> String {
     let rules = Rules::upstream(Vec::new());
     let previous = View::default();
-    let basis =
-        Basis { pod, rules: &rules, view, previous: &previous, has_sandbox: false, wall: Timestamp::UNIX_EPOCH };
+    let basis = Basis {
+        pod,
+        rules: &rules,
+        view,
+        previous: &previous,
+        has_sandbox: false,
+        is_restarting_all: None,
+        wall: Timestamp::UNIX_EPOCH,
+    };
     let all = basis.conditions();
     let found = all.iter().find(|condition| condition.kind == kind).expect("a condition of ours");
     assert_eq!(found.observed_generation, Some(3));

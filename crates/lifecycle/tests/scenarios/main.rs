@@ -3,7 +3,10 @@
 use sim::{script, world};
 
 mod ending;
+mod hooking;
+mod probing;
 mod recovering;
 mod restarting;
+mod restarting_all;
 mod special;
 mod starting;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::fields::{self, Fields};
 use super::{Deed, PullRun};
-use crate::world::{HookRun, Life, Manner, Trouble};
+use crate::world::{Life, Manner, Trouble};
 
 pub(super) const VERBS: &[&str] = &[
     "exit",
@@ -115,14 +115,18 @@ fn hook(mut fields: Fields) -> Result<Deed, String> {
         "preStop" => HookKind::PreStop,
         other => return Err(format!("kind: {other:?} is not a hook; possible: postStart, preStop")),
     };
-    let takes = fields.duration("takes")?.unwrap_or_default();
+    let takes = match fields.take("takes") {
+        None => Some(Duration::ZERO),
+        Some(Value::String(word)) if word == "forever" => None,
+        Some(takes) => Some(fields::duration("takes", &takes)?),
+    };
     let error = match fields.text("result")?.as_deref() {
         None | Some("succeeds") => None,
         Some("fails") => Some(fields.text("message")?.unwrap_or_else(|| "the script says so".to_owned())),
         Some(other) => return Err(format!("result: {other:?} is not possible; possible: succeeds, fails")),
     };
     fields.finish()?;
-    Ok(Deed::Hook { container, kind, run: HookRun { takes, error } })
+    Ok(Deed::Hook { container, kind, takes, error })
 }
 
 fn delete(mut fields: Fields) -> Result<Deed, String> {

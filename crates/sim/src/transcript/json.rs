@@ -17,7 +17,14 @@ pub fn object(line: &Line, pod: Option<&str>) -> Option<Value> {
             let (name, container, detail) = action_parts(action);
             ("action", name.to_owned(), container, detail, Some(format!("{}: {}", cause.rule, cause.because)))
         }
-        What::Failed(action, outcome) => {
+        What::Ended(action, Outcome::Probed(result)) => {
+            let (_, container, mut detail) = action_parts(action);
+            let (word, message) = super::answer(result);
+            detail["result"] = json!(word);
+            detail["message"] = json!(message);
+            ("fact", "ProbeAnswered".to_owned(), container, detail, None)
+        }
+        What::Ended(action, outcome) => {
             let (name, container, mut detail) = action_parts(action);
             detail["error"] = json!(error(outcome));
             if let Outcome::NoImage { reason, .. } = outcome {

@@ -1,12 +1,13 @@
 //! Lines for people: a table with the time, what happened, and why.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-use lifecycle::Planned;
+use lifecycle::{Action, Outcome, Planned, ProbeKind, ProbeResult};
 use objects::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
 
-use super::{Line, What, describe, failure};
+use super::{Line, What, answer, describe, ending};
 
 /// Causes start at the same column unless that is further right than this.
 const CAUSE_COLUMN_MAX: usize = 44;
@@ -19,15 +20,17 @@ struct Row<'a> {
     cause: String,
 }
 
-/// Aligned; a time that repeats is left out.
-pub fn table<'a>(lines: impl Iterator<Item = (Option<&'a str>, &'a Line)>) -> String {
+/// Aligned; a time that repeats is left out, and so are probes that succeed
+/// once more.
+pub fn table(lines: &[(Option<&str>, &Line)]) -> String {
     let mut rows: Vec<Row> = Vec::new();
     let mut last = None;
-    for (pod, line) in lines {
-        let Some((kind, text, cause)) = words(line) else { continue };
+    let dull = repeated_successes(lines);
+    for (at, (pod, line)) in lines.iter().enumerate() {
+        let Some((kind, text, cause)) = words(line).filter(|_| !dull.contains(&at)) else { continue };
         let time = if last == Some(line.at) { String::new() } else { clock(line.at) };
         last = Some(line.at);
-        rows.push(Row { time, pod, kind, text, cause });
+        rows.push(Row { time, pod: *pod, kind, text, cause });
     }
     let width = |cells: &mut dyn Iterator<Item = usize>| cells.max().unwrap_or(0);
     let time = width(&mut rows.iter().map(|row| row.time.chars().count()));
@@ -48,13 +51,45 @@ pub fn table<'a>(lines: impl Iterator<Item = (Option<&'a str>, &'a Line)>) -> St
     table
 }
 
+/// Runs and answers of probes that say nothing new.
+fn repeated_successes(lines: &[(Option<&str>, &Line)]) -> BTreeSet<usize> {
+    let mut dull = BTreeSet::new();
+    let mut begun: BTreeMap<(Option<&str>, &Action), usize> = BTreeMap::new();
+    let mut healthy: BTreeSet<(Option<&str>, &str, ProbeKind)> = BTreeSet::new();
+    for (at, (pod, line)) in lines.iter().enumerate() {
+        match &line.what {
+            What::Did(Planned { action: action @ Action::RunProbe { .. }, .. }) => {
+                begun.insert((*pod, action), at);
+            }
+            What::Ended(action @ Action::RunProbe { id, probe, .. }, Outcome::Probed(result)) => {
+                let key = (*pod, id.as_str(), *probe);
+                let is_success = *result == ProbeResult::Success;
+                if is_success && !healthy.insert(key) {
+                    dull.insert(at);
+                    dull.extend(begun.remove(&(*pod, action)));
+                } else if !is_success {
+                    healthy.remove(&key);
+                }
+            }
+            _ => {}
+        }
+    }
+    dull
+}
+
 fn words(line: &Line) -> Option<(&'static str, String, String)> {
     Some(match &line.what {
         What::Happened(happening) => ("fact", happening.words.clone(), String::new()),
         What::Did(Planned { action, cause }) => {
             ("action", describe(action), format!("{}: {}", cause.rule, cause.because))
         }
-        What::Failed(action, outcome) => ("fact", failure(action, outcome), String::new()),
+        What::Ended(Action::RunProbe { container, probe, .. }, Outcome::Probed(result)) => {
+            let (word, message) = answer(result);
+            let message = message.map(|message| format!(": {message}")).unwrap_or_default();
+            let probe = probe.to_string().to_lowercase();
+            ("fact", format!("{probe} probe of {container}: {word}{message}"), String::new())
+        }
+        What::Ended(action, outcome) => ("fact", ending(action, outcome), String::new()),
         What::Published { before, after, .. } => ("status", news(before.as_deref(), after)?, String::new()),
         What::Told { severity, reason, message, .. } => {
             ("event", format!("{severity:?} {reason}: {message}"), String::new())
