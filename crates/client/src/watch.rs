@@ -90,7 +90,7 @@ async fn follow_from<K: Kind>(
     if let Some(cache) = cache.upgrade() {
         cache.on_connected();
     }
-    let mut is_empty = true;
+    let opened_at = tokio::time::Instant::now();
     loop {
         let event = stream.try_next().await.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?;
         let Some(cache) = cache.upgrade() else { return Ok(version) };
@@ -107,19 +107,19 @@ async fn follow_from<K: Kind>(
             Some(WatchEvent::Error(status)) => {
                 return Err((Some(version), ApiError::of_status(status.code, &status.reason, status.message)));
             }
-            // A server that closes at once would make us spin: treat it as a failure.
-            None if is_empty => {
-                let message = "very short watch: closed without an event".to_owned();
+            // A server that closes at once would make us spin: that is a failure (API-314).
+            None if opened_at.elapsed() < SHORT_WATCH => {
+                let message = "very short watch".to_owned();
                 return Err((Some(version), ApiError::Unreachable { message }));
             }
             None => return Ok(version),
         }
-        is_empty = false;
     }
 }
 
 /// The server ends a watch after this long and we resume (API-314).
 const WATCH_SECONDS: u32 = 290;
+const SHORT_WATCH: Duration = Duration::from_secs(1);
 
 fn version_of<K: Kind>(object: &K) -> Option<String> {
     object.meta().resource_version.clone()

@@ -32,6 +32,22 @@ pub trait Runtime: Send + Sync {
     /// second call with an earlier deadline re-arms the first.
     async fn stop_container(&self, id: &ContainerId, timeout: Duration) -> Result<(), CriError>;
     async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError>;
+    /// Runs a command inside a running container, confined as the container's
+    /// own process is, with its environment, user and working directory and
+    /// without input (LC-224, LC-252). What it started in the background and
+    /// left behind when it ended stays; when `timeout` passes, all of it is
+    /// killed. It never outlives the container (TC-066, LC-239).
+    ///
+    /// A command that ended is `Ok`, whatever its exit code.
+    async fn exec_sync(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        timeout: Option<Duration>,
+    ) -> Result<ExecResult, CriError> {
+        let _ = (id, command, timeout);
+        Err(CriError::Failed("this runtime cannot execute commands in containers".into()))
+    }
     /// All containers (of one pod), newest first.
     async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError>;
 
@@ -54,6 +70,12 @@ pub enum CriError {
     /// The request can never work as it stands.
     #[error("{0}")]
     Invalid(String),
+    /// No process of this container runs, so none can be added to it.
+    #[error("container {id:?} is not running")]
+    NotRunning { id: String },
+    /// The command in the container did not end in time and was killed.
+    #[error("failed to exec in container: timeout {timeout:?} exceeded: context deadline exceeded")]
+    ExecTimedOut { timeout: Duration },
     /// It may work later.
     #[error("{0}")]
     Failed(String),

@@ -215,6 +215,21 @@ pub struct Container {
     pub annotations: BTreeMap<String, String>,
 }
 
+/// How a command in a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ExecResult {
+    /// 128 + n when a signal n ended it.
+    pub exit_code: i32,
+    /// The beginning, at most [`EXEC_OUTPUT_BYTES_MAX`]; the rest was dropped.
+    pub stdout: Vec<u8>,
+    /// As `stdout`.
+    pub stderr: Vec<u8>,
+}
+
+/// What is kept of each output of a command, so that a container cannot make
+/// the agent's memory grow (CVE-2022-31030).
+pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
+
 /// Something changed about a pod; look again. Carries no state on purpose:
 /// whoever gets one takes a fresh snapshot, so a lost or doubled event is harmless.
 #[derive(Debug, Clone, PartialEq, Eq)]

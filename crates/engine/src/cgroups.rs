@@ -69,16 +69,25 @@ impl Cgroups {
 
     /// What the shim needs to know of the cgroup `path`.
     pub(crate) fn describe(&self, path: &Path) -> wire::Cgroup {
-        let (members, oom) = match &self.layout {
-            Layout::V2(root) => (root.join(path), Some(root.join(path).join("memory.events"))),
+        let (members, oom, shown) = match &self.layout {
+            Layout::V2(root) => (root.join(path), Some(root.join(path).join("memory.events")), Vec::new()),
             Layout::V1(hierarchies) => {
                 let of = |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root);
                 let memory = of("memory").map(|root| root.join(path).join("memory.oom_control"));
                 let members = of("pids").or(of("memory")).unwrap_or(&hierarchies[0].1).join(path);
-                (members, memory)
+                let shown = SHOWN.iter().filter_map(|name| Some(((*name).to_owned(), of(name)?.join(path))));
+                (members, memory, shown.collect())
             }
         };
-        wire::Cgroup { path: Path::new("/").join(path), members, oom }
+        let every = self.roots().into_iter().map(|root| root.join(path)).collect();
+        wire::Cgroup { path: Path::new("/").join(path), members, oom, hierarchies: shown, every }
+    }
+
+    fn roots(&self) -> Vec<&PathBuf> {
+        match &self.layout {
+            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
+            Layout::V2(root) => vec![root],
+        }
     }
 
     /// Makes the cgroup `path` and sets its limits. Again is fine.
@@ -114,11 +123,7 @@ impl Cgroups {
 
     /// Removes the cgroup `path` and those below it. What still has processes stays.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
-        let roots: Vec<&PathBuf> = match &self.layout {
-            Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
-            Layout::V2(root) => vec![root],
-        };
-        roots.into_iter().try_for_each(|root| remove_tree(&root.join(path)))
+        self.roots().into_iter().try_for_each(|root| remove_tree(&root.join(path)))
     }
 
     /// Cgroups of the instance as a whole.
@@ -265,6 +270,9 @@ fn pids(dir: &Path) -> Vec<i32> {
     }
     pids
 }
+
+/// Version 1 hierarchies in which programs look for their limits and usage.
+const SHOWN: [&str; 6] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "freezer"];
 
 /// Making any node is harmless as long as it cannot be opened; opened may be
 /// null, zero, full, random, urandom, tty, console, ptmx and pts.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ impl Inner {
         config: ContainerConfig,
     ) -> Result<ContainerId, CriError> {
         let (parent, shim) = self.ready_sandbox(sandbox)?;
+        // CVE-2025-0750: a log path stays in the pod's log directory.
+        if !config.log_path.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(CriError::Invalid(format!("log path {:?} is not a plain relative path", config.log_path)));
+        }
         let resolved = self.images.resolve(&config.image).map_err(image_refusal)?;
         let resolved = resolved.ok_or_else(|| CriError::NotFound { what: "image", id: config.image.clone() })?;
         let program = launch::program(&config, &resolved.config, &parent.hostname)?;
@@ -46,6 +50,10 @@ impl Inner {
             table.containers.insert(id.clone(), ContainerEntry::new(record, Stage::Created));
             table.sandboxes.get(sandbox).is_some_and(|entry| entry.shim.is_some())
         };
+        // Killed before it was in the table: told to nobody, but recorded.
+        if let Ok(Some(exit)) = record::read::<Exit>(&self.dirs.container(sandbox, &id), wire::EXIT_RECORD) {
+            self.on_exit(&id, exit);
+        }
         if !is_ready {
             self.drop_container(sandbox, &id).await?;
             return Err(CriError::Failed(format!("sandbox {sandbox} was stopped meanwhile")));
@@ -132,8 +140,11 @@ impl Inner {
             inner.cgroups.create(&cgroup, &resources, devices)
         });
         prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
-        let dir = spec.dir.clone();
-        let recorded = blocking(move || record::write(&dir, records::CONTAINER, &record));
+        let (dir, containers) = (spec.dir.clone(), self.dirs.containers(&record.sandbox));
+        let recorded = blocking(move || {
+            record::write(&dir, records::CONTAINER, &record)?;
+            record::sync_dir(&containers)
+        });
         let (made, recorded) = tokio::join!(shim.call(Request::Create(Box::new(spec))), recorded);
         made.map_err(|error| match error {
             CriError::Failed(message) => CriError::Failed(format!("failed to create container: {message}")),
@@ -171,7 +182,7 @@ impl Inner {
     pub(crate) fn on_exit(&self, id: &ContainerId, exit: Exit) {
         let mut table = self.table();
         let Some(entry) = table.containers.get_mut(id) else { return };
-        entry.end(Stage::Exited(exit));
+        entry.end(Stage::ended(exit));
         let pod_uid = entry.record.pod_uid.clone();
         drop(table);
         self.announce(&pod_uid);
@@ -227,7 +238,6 @@ impl Inner {
         };
         if let Some(shim) = shim {
             // Unknown there is what we want.
-            let _ = shim.call(Request::Stop { container: id.0.clone(), signal: 0, grace_ms: 0 }).await;
             let _ = shim.call(Request::Forget { container: id.0.clone() }).await;
         }
         if let Some(config) = config {

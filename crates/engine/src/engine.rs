@@ -11,8 +11,8 @@ use std::time::Duration;
 use ambient::{Clock, Ids};
 use async_trait::async_trait;
 use cri::{
-    Container, ContainerConfig, ContainerId, CriError, Image, Runtime, RuntimeEvent, RuntimeVersion, Sandbox,
-    SandboxConfig, SandboxId,
+    Container, ContainerConfig, ContainerId, CriError, ExecResult, Image, Runtime, RuntimeEvent, RuntimeVersion,
+    Sandbox, SandboxConfig, SandboxId,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast;
@@ -202,6 +202,15 @@ impl Runtime for Engine {
     async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError> {
         let (inner, id) = (self.inner.clone(), id.clone());
         detached(async move { inner.remove_container(&id).await }).await
+    }
+
+    async fn exec_sync(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        timeout: Option<Duration>,
+    ) -> Result<ExecResult, CriError> {
+        self.inner.exec_sync(id, command, timeout).await
     }
 
     async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError> {

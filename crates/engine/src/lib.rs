@@ -24,13 +24,13 @@ mod config;
 mod container;
 mod engine;
 mod etc;
+mod exec;
 mod launch;
 mod records;
 mod recovery;
 mod sandbox;
 mod shim_client;
 mod signals;
-#[allow(unsafe_code)]
 mod sys;
 mod table;
 

@@ -22,6 +22,15 @@ pub(crate) struct SandboxRecord {
     /// The host name its containers see.
     pub(crate) hostname: String,
     pub(crate) shim_pid: i32,
+    /// Which protocol its shim speaks: a shim stays as it is when the agent
+    /// is replaced by a later version.
+    #[serde(default = "first_version")]
+    pub(crate) shim_version: u32,
+}
+
+/// What was spoken before versions were recorded.
+fn first_version() -> u32 {
+    1
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

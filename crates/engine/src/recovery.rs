@@ -81,7 +81,7 @@ impl Inner {
                 continue;
             };
             let stage = match record::read::<Exit>(&dir, wire::EXIT_RECORD)? {
-                Some(exit) => Stage::Exited(exit),
+                Some(exit) => Stage::ended(exit),
                 None => match record::read::<Start>(&dir, wire::START_RECORD)? {
                     Some(start) => Stage::Running { started_at_ns: start.at_ns },
                     None => Stage::Created,
@@ -100,12 +100,13 @@ impl Inner {
             for id in table.of_sandbox(sandbox) {
                 let Some(entry) = table.containers.get_mut(&id) else { continue };
                 match states.iter().find(|state| state.id == id.0).map(|state| state.state.clone()) {
-                    Some(wire::Stage::Exited(exit)) => entry.end(Stage::Exited(exit)),
+                    Some(wire::Stage::Exited(exit)) => entry.end(Stage::ended(exit)),
                     Some(wire::Stage::Running { started_at_ns, .. }) if !entry.is_over() => {
                         entry.stage = Stage::Running { started_at_ns };
                     }
                     Some(_) => {}
-                    None => entry.end(Stage::Unknown),
+                    // Without a start record: the record was faster than the shim.
+                    None => entry.end(entry.stage.clone().lost()),
                 }
             }
             strangers.extend(states.into_iter().map(|state| ContainerId(state.id)));
@@ -132,7 +133,7 @@ impl Inner {
 
     /// Without its shim a sandbox is down: what it left is ended and cleared
     /// away, and what has no exit record ended in an unknown way.
-    async fn lose(self: &Arc<Self>, id: &SandboxId) {
+    pub(crate) async fn lose(self: &Arc<Self>, id: &SandboxId) {
         let Some(config) = self.table().sandboxes.get(id).map(|entry| entry.record.config.clone()) else { return };
         let containers = self.table().of_sandbox(id);
         for container in &containers {
@@ -145,7 +146,7 @@ impl Inner {
             }
             let exit = record::read::<Exit>(&self.dirs.container(id, container), wire::EXIT_RECORD);
             if let Some(entry) = self.table().containers.get_mut(container) {
-                entry.end(exit.ok().flatten().map_or(Stage::Unknown, Stage::Exited));
+                entry.end(exit.ok().flatten().map_or_else(|| entry.stage.clone().lost(), Stage::ended));
             }
         }
         if let Err(error) = self.network.detach(id).await {

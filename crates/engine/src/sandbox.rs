@@ -69,12 +69,15 @@ impl Inner {
             ips,
             hostname,
             shim_pid,
+            shim_version: wire::VERSION,
         };
-        let (dir, written) = (self.dirs.sandbox(id), record.clone());
+        let (dirs, written) = (self.dirs.clone(), record.clone());
         let stored = blocking(move || {
+            let dir = dirs.sandbox(&written.id);
             fs::create_dir_all(dir.join("containers"))?;
             etc::write(&dir, &written.config, &written.hostname, &written.ips)?;
-            record::write(&dir, records::SANDBOX, &written)
+            record::write(&dir, records::SANDBOX, &written)?;
+            record::sync_dir(dirs.sandboxes())
         });
         stored.await?.map_err(|error| CriError::Failed(format!("failed to record sandbox: {error}")))?;
         Ok((record, shim))
@@ -159,11 +162,13 @@ impl Inner {
     }
 
     async fn stop_sandbox_alone(self: &Arc<Self>, id: &SandboxId) -> Result<(), CriError> {
-        let shim = self.table().sandboxes.get(id).and_then(|entry| entry.shim.clone());
+        // Taken away first: that its connection ends is no news then.
+        let shim = self.table().sandboxes.get_mut(id).and_then(|entry| entry.shim.take());
         if let Some(shim) = shim {
             // Every exit is told before the answer. A shim that is gone is handled as such.
-            if shim.call(Request::Shutdown).await.is_err() {
-                self.on_shim_gone(id).await;
+            if let Err(error) = shim.call(Request::Shutdown).await {
+                tracing::error!(%error, sandbox = %id, "the sandbox's monitor process could not be shut down");
+                self.lose(id).await;
             }
         }
         self.network

@@ -8,6 +8,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream as StdUnixStream};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cri::CriError;
@@ -22,6 +24,8 @@ use crate::sys::SealedProgram;
 #[derive(Debug, Clone)]
 pub(crate) struct Shim {
     calls: mpsc::Sender<Pending>,
+    /// Numbers for commands.
+    execs: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -46,6 +50,10 @@ const CALLS_MAX: usize = 64;
 /// Longest wait for an answer. A start of a container takes milliseconds; a
 /// machine under heavy load may need seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Said of a shim that does not know a request.
+pub(crate) const TOO_OLD: &str =
+    "unsupported: the pod's monitor process was started by an earlier version, which cannot do this";
 
 const SOCKET: &str = "shim.sock";
 
@@ -89,28 +97,67 @@ impl Shim {
         let stream = UnixStream::from_std(stream)?;
         let (calls, pending) = mpsc::channel(CALLS_MAX);
         tokio::spawn(drive(stream, pending, told));
-        Ok(Self { calls })
+        Ok(Self { calls, execs: Arc::default() })
     }
 
     /// Asks and waits for the answer.
     pub(crate) async fn call(&self, request: Request) -> Result<Reply, CriError> {
+        match self.ask(request, ANSWER_TIMEOUT).await? {
+            Reply::Failed(fault) => Err(refusal(fault)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Runs a command and waits for its end. When the caller stops waiting,
+    /// the command is killed.
+    pub(crate) async fn exec(
+        &self,
+        container: String,
+        command: Vec<String>,
+        timeout: Option<Duration>,
+    ) -> Result<Reply, CriError> {
+        let exec = self.execs.fetch_add(1, Ordering::Relaxed);
+        let timeout_ms = timeout.map(|timeout| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+        let patience = timeout.map_or(Duration::MAX, |timeout| timeout.saturating_add(ANSWER_TIMEOUT));
+        let mut abort = Abort { calls: &self.calls, exec: Some(exec) };
+        let answer = self.ask(Request::Exec { container, command, timeout_ms, exec }, patience).await;
+        abort.exec = None;
+        answer
+    }
+
+    async fn ask(&self, request: Request, patience: Duration) -> Result<Reply, CriError> {
         let gone = || CriError::Failed("the sandbox's monitor process is gone".into());
         let (answer, answered) = oneshot::channel();
         self.calls.send(Pending { request, answer }).await.map_err(|_| gone())?;
-        match tokio::time::timeout(ANSWER_TIMEOUT, answered).await {
-            Ok(Ok(Reply::Failed(fault))) => Err(refusal(fault)),
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(_)) => Err(gone()),
+        match tokio::time::timeout(patience, answered).await {
+            Ok(answer) => answer.map_err(|_| gone()),
             Err(_) => Err(CriError::Failed("the sandbox's monitor process does not answer".into())),
         }
     }
 }
 
-fn refusal(fault: Fault) -> CriError {
+/// Kills a command when nobody waits for it any more.
+struct Abort<'a> {
+    calls: &'a mpsc::Sender<Pending>,
+    exec: Option<u64>,
+}
+
+impl Drop for Abort<'_> {
+    fn drop(&mut self) {
+        let Some(exec) = self.exec else { return };
+        // If the line is busy the command's own timeout has to do.
+        let _ = self.calls.try_send(Pending { request: Request::Abort { exec }, answer: oneshot::channel().0 });
+    }
+}
+
+pub(crate) fn refusal(fault: Fault) -> CriError {
     match fault {
         Fault::Unknown => CriError::NotFound { what: "container", id: String::new() },
         Fault::Start(message) => CriError::Failed(start_failure(&message)),
         Fault::State(message) | Fault::Failed(message) => CriError::Failed(message),
+        Fault::NotRunning => CriError::Failed("container is not running".into()),
+        Fault::TimedOut => CriError::Failed("timed out".into()),
+        Fault::Unsupported => CriError::Failed(TOO_OLD.into()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the engine knows of its sandboxes and containers right now, and how
 //! that looks to the agent.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,13 +43,40 @@ pub(crate) enum Stage {
         started_at_ns: u64,
     },
     Exited(Exit),
+    /// Ended before anyone asked it to start. Its program never ran, so to the
+    /// agent it stays `Created`: it must not count as a run (LC-075).
+    Discarded,
     /// Its monitor died and nobody knows how it ended.
     Unknown,
 }
 
+impl Stage {
+    pub(crate) fn ended(exit: Exit) -> Self {
+        match exit {
+            Exit { started_at_ns: None, start_error: None, .. } => Self::Discarded,
+            exit => Self::Exited(exit),
+        }
+    }
+
+    /// The same without an exit record: nobody is left who could tell.
+    pub(crate) fn lost(self) -> Self {
+        match self {
+            Self::Created | Self::Discarded => Self::Discarded,
+            Self::Running { .. } | Self::Exited(_) | Self::Unknown => Self::Unknown,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Created | Self::Running { .. } => false,
+            Self::Exited(_) | Self::Discarded | Self::Unknown => true,
+        }
+    }
+}
+
 impl ContainerEntry {
     pub(crate) fn new(record: ContainerRecord, stage: Stage) -> Self {
-        let over = watch::Sender::new(matches!(stage, Stage::Exited(_) | Stage::Unknown));
+        let over = watch::Sender::new(stage.is_over());
         Self { record, stage, over }
     }
 
@@ -87,7 +115,7 @@ impl ContainerEntry {
             annotations: record.annotations.clone(),
         };
         match &self.stage {
-            Stage::Created => {}
+            Stage::Created | Stage::Discarded => {}
             Stage::Running { started_at_ns } => {
                 container.state = ContainerState::Running;
                 container.started_at = Some(time(*started_at_ns));
@@ -147,7 +175,7 @@ impl Table {
     pub(crate) fn sandboxes(&self, pod_uid: Option<&str>) -> Vec<Sandbox> {
         let of_pod = |entry: &&SandboxEntry| pod_uid.is_none_or(|uid| entry.record.config.meta.uid == uid);
         let mut shown: Vec<Sandbox> = self.sandboxes.values().filter(of_pod).map(SandboxEntry::shown).collect();
-        shown.sort_by(|a, b| (b.created_at, b.meta.attempt).cmp(&(a.created_at, a.meta.attempt)));
+        shown.sort_by_key(|sandbox| Reverse((sandbox.created_at, sandbox.meta.attempt)));
         shown
     }
 
@@ -155,7 +183,7 @@ impl Table {
     pub(crate) fn containers(&self, pod_uid: Option<&str>) -> Vec<Container> {
         let of_pod = |entry: &&ContainerEntry| pod_uid.is_none_or(|uid| entry.record.pod_uid == uid);
         let mut shown: Vec<Container> = self.containers.values().filter(of_pod).map(ContainerEntry::shown).collect();
-        shown.sort_by(|a, b| (b.created_at, b.attempt).cmp(&(a.created_at, a.attempt)));
+        shown.sort_by_key(|container| Reverse((container.created_at, container.attempt)));
         shown
     }
 

@@ -3,14 +3,22 @@
 //! The binary runs itself again inside its own network, mount and process
 //! namespaces: whatever a test leaves running ends with it, also when it is
 //! killed.
+#![allow(clippy::unwrap_used, reason = "all of this is test code")]
+#![allow(clippy::disallowed_methods, reason = "real processes take real time, which is measured here")]
 
 #[path = "runtime/world.rs"]
 mod world;
 
+#[path = "runtime/bench.rs"]
+mod bench;
 #[path = "runtime/cases.rs"]
 mod cases;
+#[path = "runtime/complaints.rs"]
+mod complaints;
 #[path = "runtime/confinement.rs"]
 mod confinement;
+#[path = "runtime/exec.rs"]
+mod exec;
 #[path = "runtime/harness.rs"]
 mod harness;
 #[path = "runtime/restart.rs"]
@@ -21,5 +29,5 @@ fn main() -> std::process::ExitCode {
     if args.next().is_some_and(|verb| verb == shim::VERB) {
         shim::main(args);
     }
-    harness::main(&[cases::CASES, restart::CASES, confinement::CASES].concat())
+    harness::main(&[cases::CASES, restart::CASES, confinement::CASES, exec::CASES].concat())
 }

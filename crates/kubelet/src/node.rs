@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ambient::{Mono, Timestamp};
 use client::{About, ApiError, Patch, Severity};
+use objects::Quantity as Amount;
 use objects::api::coordination::v1::{Lease, LeaseSpec};
 use objects::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo,
@@ -189,19 +190,18 @@ fn addresses(ctx: &Ctx) -> Vec<NodeAddress> {
     addresses
 }
 
+/// In the one spelling the API server keeps, so that an unchanged status
+/// compares equal to the stored one.
 fn resources(ctx: &Ctx) -> BTreeMap<String, Quantity> {
     let capacity = &ctx.config.capacity;
-    let cpu = match capacity.cpu_milli % 1000 {
-        0 => (capacity.cpu_milli / 1000).to_string(),
-        _ => format!("{}m", capacity.cpu_milli),
-    };
+    let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     let amounts = [
-        ("cpu", cpu),
-        ("memory", format!("{}Ki", capacity.memory_bytes / 1024)),
-        ("ephemeral-storage", format!("{}Ki", capacity.ephemeral_storage_bytes / 1024)),
-        ("pods", capacity.pods.to_string()),
+        ("cpu", Amount::from_milli(signed(capacity.cpu_milli))),
+        ("memory", Amount::from_bytes(signed(capacity.memory_bytes))),
+        ("ephemeral-storage", Amount::from_bytes(signed(capacity.ephemeral_storage_bytes))),
+        ("pods", Amount::from_value(i64::from(capacity.pods))),
     ];
-    amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount))).collect()
+    amounts.into_iter().map(|(name, amount)| (name.to_owned(), Quantity(amount.to_string()))).collect()
 }
 
 /// W17, TC-169: `Ready` comes last; transition times move only with the status.

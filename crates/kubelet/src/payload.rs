@@ -30,15 +30,22 @@ pub(crate) fn is_payload(volume: &Volume) -> bool {
         || volume.projected.is_some()
 }
 
+/// Holds something that must not reach a disk.
+pub(crate) fn is_secret(volume: &Volume) -> bool {
+    let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+    let mut sources = sources.map(|source| source.secret.is_some() || source.service_account_token.is_some());
+    volume.secret.is_some() || sources.any(|is_secret| is_secret)
+}
+
 pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume) -> Result<Files, String> {
     let mut files = Files::new();
     if let Some(source) = &volume.config_map {
-        let mode = source.default_mode.unwrap_or(MODE);
-        take_config_map(ctx, pod, &source.name, source.items.as_deref(), source.optional, mode, &mut files).await?;
+        let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
+        take_config_map(ctx, pod, &source.name, choice, &mut files).await?;
     }
     if let Some(source) = &volume.secret {
-        let (name, mode) = (source.secret_name.as_deref().unwrap_or_default(), source.default_mode.unwrap_or(MODE));
-        take_secret(ctx, pod, name, source.items.as_deref(), source.optional, mode, &mut files).await?;
+        let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
+        take_secret(ctx, pod, source.secret_name.as_deref().unwrap_or_default(), choice, &mut files).await?;
     }
     if let Some(source) = &volume.downward_api {
         take_fields(ctx, pod, source.items.iter().flatten(), source.default_mode.unwrap_or(MODE), &mut files)?;
@@ -53,10 +60,12 @@ pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume) -> Result<Files
 
 async fn project(ctx: &Ctx, pod: &Pod, source: &VolumeProjection, mode: i32, files: &mut Files) -> Result<(), String> {
     if let Some(source) = &source.config_map {
-        take_config_map(ctx, pod, &source.name, source.items.as_deref(), source.optional, mode, files).await?;
+        let choice = Choice::new(source.items.as_deref(), source.optional, mode);
+        take_config_map(ctx, pod, &source.name, choice, files).await?;
     }
     if let Some(source) = &source.secret {
-        take_secret(ctx, pod, &source.name, source.items.as_deref(), source.optional, mode, files).await?;
+        let choice = Choice::new(source.items.as_deref(), source.optional, mode);
+        take_secret(ctx, pod, &source.name, choice, files).await?;
     }
     if let Some(source) = &source.downward_api {
         take_fields(ctx, pod, source.items.iter().flatten(), mode, files)?;
@@ -102,59 +111,61 @@ async fn take_config_map(
     ctx: &Ctx,
     pod: &Pod,
     name: &str,
-    items: Option<&[KeyToPath]>,
-    optional: Option<bool>,
-    mode: i32,
+    choice: Choice<'_>,
     files: &mut Files,
 ) -> Result<(), String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let Some(map) = existing(ctx.client.get::<ConfigMap>(namespace, name).await)? else {
-        return if optional == Some(true) { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
+        return if choice.is_optional { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
     };
     let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes()));
     let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0));
     let missing = |key: &str| format!("configmap references non-existent config key: {key}");
-    select(text.chain(binary).collect(), items, optional, mode, missing, files)
+    choice.select(text.chain(binary).collect(), missing, files)
 }
 
-async fn take_secret(
-    ctx: &Ctx,
-    pod: &Pod,
-    name: &str,
-    items: Option<&[KeyToPath]>,
-    optional: Option<bool>,
-    mode: i32,
-    files: &mut Files,
-) -> Result<(), String> {
+async fn take_secret(ctx: &Ctx, pod: &Pod, name: &str, choice: Choice<'_>, files: &mut Files) -> Result<(), String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let Some(secret) = existing(ctx.client.get::<Secret>(namespace, name).await)? else {
-        return if optional == Some(true) { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
+        return if choice.is_optional { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
     };
     let entries = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
     let missing = |key: &str| format!("references non-existent secret key: {key}");
-    select(entries, items, optional, mode, missing, files)
+    choice.select(entries, missing, files)
 }
 
-/// LC-320: all keys, or the listed ones under their own paths.
-fn select(
-    entries: BTreeMap<String, Vec<u8>>,
-    items: Option<&[KeyToPath]>,
-    optional: Option<bool>,
+/// Which keys of an object become files.
+#[derive(Clone, Copy)]
+struct Choice<'a> {
+    items: Option<&'a [KeyToPath]>,
+    is_optional: bool,
     mode: i32,
-    missing: impl Fn(&str) -> String,
-    files: &mut Files,
-) -> Result<(), String> {
-    let Some(items) = items.filter(|items| !items.is_empty()) else {
-        return entries.into_iter().try_for_each(|(key, value)| put(files, &key, value, mode));
-    };
-    for item in items {
-        match entries.get(&item.key) {
-            Some(value) => put(files, &item.path, value.clone(), item.mode.unwrap_or(mode))?,
-            None if optional == Some(true) => {}
-            None => return Err(missing(&item.key)),
-        }
+}
+
+impl<'a> Choice<'a> {
+    fn new(items: Option<&'a [KeyToPath]>, optional: Option<bool>, mode: i32) -> Self {
+        Self { items: items.filter(|items| !items.is_empty()), is_optional: optional == Some(true), mode }
     }
-    Ok(())
+
+    /// LC-320: all keys, or the listed ones under their own paths.
+    fn select(
+        self,
+        entries: BTreeMap<String, Vec<u8>>,
+        missing: impl Fn(&str) -> String,
+        files: &mut Files,
+    ) -> Result<(), String> {
+        let Some(items) = self.items else {
+            return entries.into_iter().try_for_each(|(key, value)| put(files, &key, value, self.mode));
+        };
+        for item in items {
+            match entries.get(&item.key) {
+                Some(value) => put(files, &item.path, value.clone(), item.mode.unwrap_or(self.mode))?,
+                None if self.is_optional => {}
+                None => return Err(missing(&item.key)),
+            }
+        }
+        Ok(())
+    }
 }
 
 fn take_fields<'a>(
@@ -226,11 +237,22 @@ mod tests {
         let item = |key: &str| KeyToPath { key: key.into(), path: format!("d/{key}"), mode: Some(0o600) };
         let missing = |key: &str| format!("references non-existent secret key: {key}");
         let mut files = Files::new();
-        select(entries(), Some(&[item("a")]), None, MODE, missing, &mut files).unwrap();
+        let (a, b) = ([item("a")], [item("b")]);
+        Choice::new(Some(&a), None, MODE).select(entries(), missing, &mut files).unwrap();
         assert_eq!(files, Files::from([("d/a".to_owned(), File { content: b"1".to_vec(), mode: 0o600 })]));
-        let refused = select(entries(), Some(&[item("b")]), None, MODE, missing, &mut files);
+        let refused = Choice::new(Some(&b), None, MODE).select(entries(), missing, &mut files);
         assert_eq!(refused, Err("references non-existent secret key: b".to_owned()));
-        assert_eq!(select(entries(), Some(&[item("b")]), Some(true), MODE, missing, &mut files), Ok(()));
+        assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(entries(), missing, &mut files), Ok(()));
+    }
+
+    #[test]
+    fn secrets_are_recognised_wherever_they_come_from() {
+        let volume = |source: serde_json::Value| -> Volume { serde_json::from_value(source).unwrap() };
+        let projected = |source: serde_json::Value| volume(json!({"name": "v", "projected": {"sources": [source]}}));
+        assert!(is_secret(&volume(json!({"name": "v", "secret": {"secretName": "s"}}))));
+        assert!(is_secret(&projected(json!({"serviceAccountToken": {"path": "token"}}))));
+        assert!(!is_secret(&projected(json!({"configMap": {"name": "m"}}))));
+        assert!(!is_secret(&volume(json!({"name": "v", "configMap": {"name": "m"}}))));
     }
 
     #[test]

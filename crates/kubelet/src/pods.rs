@@ -41,7 +41,7 @@ struct Seat {
 enum Work {
     /// A worker lives.
     Pod(Arc<Pod>),
-    /// Its worker panicked too often; it rests until its deletion.
+    /// Its worker panicked too often, or it makes no sense; it rests until its deletion.
     Parked,
     /// Nobody knows this pod; it is being cleaned up.
     Orphan,
@@ -123,7 +123,13 @@ impl Pods {
     fn seat(&mut self, uid: &str, pod: Arc<Pod>, panics: Vec<Mono>) {
         let spec = match PodSpec::parse(&pod) {
             Ok(spec) => spec,
-            Err(error) => return tracing::warn!(uid, ?error, "not a pod we understand"),
+            Err(error) => {
+                // Known all the same: what runs of it is not an orphan.
+                tracing::warn!(uid, ?error, "not a pod we understand");
+                let seat = Seat { lines: Lines::default(), work: Work::Parked, panics };
+                self.seats.insert(uid.to_owned(), seat);
+                return;
+            }
         };
         let lines = Lines::default();
         let former = self.seats.remove(uid).map(|seat| seat.lines.actions);

@@ -136,7 +136,15 @@ async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume) -> Result
         }
         Source::Payload => {
             let files = payload::files(ctx, pod, volume).await?;
-            blocking(move || write_payload(&path, &files)).await.map_err(|error| error.to_string())
+            let is_secret = payload::is_secret(volume);
+            let write = move || {
+                // Secrets stay off the disk, where they would outlive the pod.
+                if is_secret {
+                    memory_mount(&path, SECRET_BYTES_MAX)?;
+                }
+                write_payload(&path, &files)
+            };
+            blocking(write).await.map_err(|error| error.to_string())
         }
         Source::EmptyDir => {
             let (source, group) = (volume.empty_dir.clone().unwrap_or_default(), fs_group(pod));
@@ -163,19 +171,30 @@ fn make_pod_dirs(dir: &Path, log_dir: &Path) -> io::Result<()> {
 /// LC-318. Existing content of this UID is kept.
 fn empty_dir(path: &Path, source: &EmptyDirVolumeSource, group: Option<u32>, node_memory: u64) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o750).create(path)?;
-    if source.medium.as_deref() == Some("Memory") && !is_mount_point(path)? {
+    if source.medium.as_deref() == Some("Memory") {
         let wanted = source.size_limit.as_ref().and_then(|limit| Quantity::parse(&limit.0).ok());
         let wanted = wanted.and_then(|limit| u64::try_from(limit.value()).ok()).filter(|&bytes| bytes > 0);
-        let options = format!("size={}", wanted.map_or(node_memory, |bytes| bytes.min(node_memory)));
-        let options = std::ffi::CString::new(options).map_err(io::Error::other)?;
-        let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
-        rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))?;
+        memory_mount(path, wanted.map_or(node_memory, |bytes| bytes.min(node_memory)))?;
     }
     let mode = if group.is_some() { 0o2777 } else { 0o777 };
     if group.is_some() {
         std::os::unix::fs::chown(path, None, group)?;
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// Far above what config objects can hold (1 MiB each), far below harm.
+const SECRET_BYTES_MAX: u64 = 64 << 20;
+
+/// A tmpfs of this size, unless one is there already.
+fn memory_mount(path: &Path, bytes_max: u64) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(path)?;
+    if is_mount_point(path)? {
+        return Ok(());
+    }
+    let options = std::ffi::CString::new(format!("size={bytes_max},mode=0755")).map_err(io::Error::other)?;
+    let flags = rustix::mount::MountFlags::NOSUID | rustix::mount::MountFlags::NODEV;
+    Ok(rustix::mount::mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))?)
 }
 
 /// LC-324: types that create, and types that must already be so.
@@ -292,19 +311,31 @@ fn is_mount_point(path: &Path) -> io::Result<bool> {
 
 /// Only what we mount ourselves: memory volumes, one level below their plugin.
 fn unmount_below(pod_dir: &Path) -> io::Result<()> {
-    let plugin = pod_dir.join("volumes").join("kubernetes.io~empty-dir");
-    let entries = match fs::read_dir(&plugin) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    for entry in entries {
-        let path = entry?.path();
-        if is_mount_point(&path)? {
-            rustix::mount::unmount(&path, rustix::mount::UnmountFlags::NOFOLLOW)?;
+    for plugin in entries(&pod_dir.join("volumes"))? {
+        for volume in entries(&plugin)? {
+            if is_mount_point(&volume)? {
+                rustix::mount::unmount(&volume, rustix::mount::UnmountFlags::NOFOLLOW)?;
+            }
         }
     }
     Ok(())
+}
+
+/// The directories in a directory; none where there is none.
+fn entries(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let listed = match fs::read_dir(directory) {
+        Ok(listed) => listed,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut directories = Vec::new();
+    for entry in listed {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            directories.push(entry.path());
+        }
+    }
+    Ok(directories)
 }
 
 fn remove_tree(path: &Path) -> io::Result<()> {

@@ -95,6 +95,12 @@ impl Attempts {
         self.failures.insert(container.to_owned(), failure);
     }
 
+    /// LC-233: the back-off follows from the exit.
+    pub(crate) fn on_hook_failed(&mut self, container: &str, message: &str, now: Now) {
+        let waiting = Waiting { reason: waiting::POST_START_HOOK_ERROR.to_owned(), message: message.to_owned() };
+        self.failures.insert(container.to_owned(), Failure { waiting, at: now.mono, retry_at: now.mono });
+    }
+
     /// LC-069: success removes the entry.
     pub(crate) fn on_started(&mut self, container: &str) {
         self.failures.remove(container);

@@ -9,10 +9,10 @@ use objects::reasons::condition;
 
 use crate::spec::{PodSpec, Role};
 use crate::state::Rules;
-use crate::view::{Condition, ContainerView, Phase, Truth, View};
+use crate::view::{Condition, Phase, Truth, View};
 
 /// LC-099: replaced on each write; everything else is foreign.
-pub(crate) const OWNED: [&str; 8] = [
+pub(crate) const OWNED: [&str; 9] = [
     condition::POD_SCHEDULED,
     condition::READY,
     condition::INITIALIZED,
@@ -21,6 +21,7 @@ pub(crate) const OWNED: [&str; 8] = [
     condition::POD_RESIZE_PENDING,
     condition::POD_READY_TO_START_CONTAINERS,
     condition::ALL_CONTAINERS_RESTARTING,
+    condition::POD_RESTART_IN_PLACE,
 ];
 
 /// What conditions are made from: a view whose phase and containers are done.
@@ -31,6 +32,8 @@ pub(crate) struct Basis<'a> {
     /// The last view, for transition times.
     pub(crate) previous: &'a View,
     pub(crate) has_sandbox: bool,
+    /// LC-115: `None` if the feature does not apply to the pod.
+    pub(crate) is_restarting_all: Option<bool>,
     pub(crate) resize: Vec<Condition>,
     /// LC-121: the node ends the pod, and how it says so.
     pub(crate) disruption: Option<String>,
@@ -54,7 +57,28 @@ impl Basis<'_> {
         all.push(self.condition(condition::CONTAINERS_READY, containers_ready));
         // LC-113: whoever runs a pod knows that it was scheduled.
         all.push(self.condition(condition::POD_SCHEDULED, Verdict::plain(true)));
+        // LC-114, LC-115: under both names, without a generation.
+        for kind in [condition::ALL_CONTAINERS_RESTARTING, condition::POD_RESTART_IN_PLACE] {
+            if let Some(is_restarting) = self.is_restarting_all {
+                let condition = self.condition(kind, self.restarting(is_restarting));
+                all.push(Condition { observed_generation: None, ..condition });
+            }
+        }
         all
+    }
+
+    /// LC-103, LC-149.
+    fn restarting(&self, is_restarting: bool) -> Verdict {
+        match self.view.phase {
+            Phase::Succeeded => Verdict::no(condition::POD_COMPLETED, String::new()),
+            Phase::Failed => Verdict::no(condition::POD_FAILED, String::new()),
+            Phase::Pending | Phase::Running | Phase::Unknown if is_restarting => Verdict {
+                status: Truth::True,
+                reason: condition::RESTART_ALL_CONTAINERS_STARTED,
+                message: "container exited with restart policy rule".to_owned(),
+            },
+            Phase::Pending | Phase::Running | Phase::Unknown => Verdict::plain(false),
+        }
     }
 
     /// LC-122: only together with the terminal phase, with a fresh time.
@@ -97,6 +121,11 @@ impl Basis<'_> {
         }
         if self.view.phase == Phase::Succeeded && names.unknown.is_empty() {
             return Verdict { status: Truth::True, reason: condition::POD_COMPLETED, message: String::new() };
+        }
+        // LC-105, LC-154: an in-place restart does not take it back.
+        let was_initialized = self.previous.condition(condition::INITIALIZED).map(|before| before.status);
+        if self.rules.restart_all_containers && was_initialized == Some(Truth::True) {
+            return Verdict::plain(true);
         }
         let has_begun = self.view.apps.iter().any(|view| !view.is_waiting());
         if names.is_empty() || has_begun {
@@ -189,16 +218,6 @@ impl Names<'_> {
         let parts = [part("unknown", &self.unknown), part(lack, &self.lacking)];
         parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
-}
-
-/// LC-077, LC-078 without probes: a running container is started and ready.
-/// LC-079: a regular init container is ready once it succeeded.
-pub(crate) fn mark_started_and_ready(view: &mut ContainerView, role: Role) {
-    view.is_started = view.is_running();
-    view.is_ready = match role {
-        Role::Init => view.termination().is_some_and(|end| end.code == 0),
-        Role::Sidecar | Role::App => view.is_started,
-    };
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@
 use ambient::Now;
 use objects::reasons::{terminated, waiting};
 
-use crate::conditions::mark_started_and_ready;
 use crate::fact::{Instance, InstanceState, Observation};
 use crate::limits::{EXIT_CODE_LOST, MESSAGE_BYTES_MAX};
+use crate::restart_all::{is_shown_restarting, removed};
 use crate::spec::{ContainerSpec, Role};
 use crate::state::{PodState, Stage};
 use crate::text;
@@ -26,12 +26,17 @@ impl Containers<'_> {
     pub(crate) fn view(&self, container: &ContainerSpec) -> ContainerView {
         let prior = self.state.shown.container(&container.name);
         let mut instances = self.seen.instances_of(&container.name);
+        // LC-058: until its hook is done, it is where it was.
+        let hidden = self.seen.newest_of(&container.name).filter(|newest| self.state.is_post_starting(newest));
+        if hidden.is_some() {
+            return prior.cloned().unwrap_or_else(|| self.without_instance(container, None));
+        }
         let mut view = match instances.next() {
             Some(newest) => self.with_instances(container, newest, instances.next(), prior),
             None => self.without_instance(container, prior),
         };
         self.apply_failure(container, &mut view);
-        mark_started_and_ready(&mut view, container.role);
+        self.mark_started_and_ready(container, &mut view);
         self.limit_messages(&mut view);
         let newest = self.seen.newest_of(&container.name);
         view.size = view.id.is_some().then(|| self.state.size_of(container, newest));
@@ -40,6 +45,10 @@ impl Containers<'_> {
 
     /// LC-064, LC-065.
     fn without_instance(&self, container: &ContainerSpec, prior: Option<&ContainerView>) -> ContainerView {
+        let is_removed = is_shown_restarting(&self.state.shown) && container.role != Role::Ephemeral;
+        if let Some(prior) = prior.filter(|_| is_removed && self.state.may_restart_all()) {
+            return removed(prior);
+        }
         if let Some(ended) = prior.filter(|prior| prior.termination().is_some()) {
             return ended.clone();
         }
@@ -48,11 +57,13 @@ impl Containers<'_> {
             image: container.image.clone(),
             image_id: String::new(),
             id: prior.and_then(|prior| prior.id.clone()),
-            state: Shown::Waiting(self.default_waiting()),
+            state: Shown::Waiting(self.default_waiting(prior)),
             last: prior.and_then(|prior| prior.last.clone()),
             restart_count: prior.map_or(0, |prior| prior.restart_count),
             is_ready: false,
             is_started: false,
+            stop_signal: None,
+            user: None,
             size: None,
         };
         if prior.is_some_and(ContainerView::is_running) {
@@ -69,7 +80,13 @@ impl Containers<'_> {
         view
     }
 
-    fn default_waiting(&self) -> Waiting {
+    fn default_waiting(&self, prior: Option<&ContainerView>) -> Waiting {
+        // LC-153: until it starts again.
+        if let Some(Shown::Waiting(shown)) = prior.map(|prior| &prior.state)
+            && shown.reason == waiting::RESTARTING_ALL_CONTAINERS
+        {
+            return shown.clone();
+        }
         let reason =
             if self.state.spec.init.is_empty() { waiting::CONTAINER_CREATING } else { waiting::POD_INITIALIZING };
         Waiting { reason: reason.to_owned(), message: String::new() }
@@ -101,8 +118,28 @@ impl Containers<'_> {
             restart_count: count,
             is_ready: false,
             is_started: false,
+            stop_signal: self.stop_signal(container, newest),
+            user: newest.user.clone(),
             size: None,
         }
+    }
+
+    /// LC-084, TC-077: what the runtime says, else what it was told.
+    fn stop_signal(&self, container: &ContainerSpec, instance: &Instance) -> Option<String> {
+        let told = || container.handlers.stop_signal.clone();
+        instance.stop_signal.clone().or_else(told).filter(|_| self.state.rules.container_stop_signals)
+    }
+
+    /// LC-077…LC-080.
+    pub(crate) fn mark_started_and_ready(&self, container: &ContainerSpec, view: &mut ContainerView) {
+        let newest = self.seen.newest_of(&container.name).filter(|newest| view.id.as_ref() == Some(&newest.id));
+        let shown = newest.filter(|_| view.is_running());
+        view.is_started = shown.is_some_and(|instance| self.state.is_started(container, instance));
+        view.is_ready = match container.role {
+            Role::Init => view.termination().is_some_and(|end| end.code == 0),
+            Role::Sidecar | Role::App => shown.is_some_and(|instance| self.state.is_ready(container, instance)),
+            Role::Ephemeral => false,
+        };
     }
 
     /// LC-068.
@@ -118,7 +155,7 @@ impl Containers<'_> {
         };
         let Some(waiting) = waiting else { return };
         let ended_well = view.termination().is_some_and(|end| end.code == 0);
-        if container.role != Role::App && ended_well {
+        if matches!(container.role, Role::Init | Role::Sidecar) && ended_well {
             return;
         }
         if let Shown::Terminated(end) = std::mem::replace(&mut view.state, Shown::Waiting(waiting)) {
@@ -128,7 +165,7 @@ impl Containers<'_> {
 
     /// LC-094.
     fn limit_messages(&self, view: &mut ContainerView) {
-        let limit = MESSAGE_BYTES_MAX / self.state.spec.containers().count().max(1);
+        let limit = MESSAGE_BYTES_MAX / self.state.spec.all_containers().count().max(1);
         let state = match &mut view.state {
             Shown::Terminated(end) => Some(end),
             Shown::Waiting(_) | Shown::Running { .. } => None,

@@ -31,6 +31,7 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
         view: &view,
         previous: &state.shown,
         has_sandbox: state.has_usable_sandbox(),
+        is_restarting_all: state.may_restart_all().then(|| state.is_restarting_all()),
         resize: state.sizing.conditions(view.phase),
         disruption: state.ending.as_ref().and_then(Ending::disruption_message),
         wall: now.wall,
@@ -47,18 +48,33 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
 fn fresh(state: &PodState, seen: &Observation, now: Now) -> View {
     let wanted = match state.course() {
         Course::Containers { start, .. } => start.into_iter().map(|wanted| wanted.container.name.clone()).collect(),
-        Course::Wait | Course::End(_) | Course::NewSandbox(_) => Vec::new(),
+        Course::Wait | Course::End(_) | Course::NewSandbox(_) | Course::RestartAll { .. } => Vec::new(),
     };
     let containers = Containers { state, seen, wanted, now };
+    if state.stage == Stage::Syncing && state.has_post_starting() {
+        return frozen(state, &containers);
+    }
     let mut view = View {
         // LC-052: once.
         start_time: state.shown.start_time.or(Some(now.wall)),
         init: state.spec.init.iter().map(|container| containers.view(container)).collect(),
         apps: state.spec.apps.iter().map(|container| containers.view(container)).collect(),
+        ephemeral: state.spec.ephemeral.iter().map(|container| containers.view(container)).collect(),
         pod_ips: pod_ips(state, seen),
         ..View::default()
     };
     set_phase(&mut view, state, seen);
+    view
+}
+
+/// LC-232, LC-111: while a postStart hook runs, only what probes say changes.
+fn frozen(state: &PodState, containers: &Containers<'_>) -> View {
+    let mut view = state.shown.clone();
+    for shown in view.init.iter_mut().chain(&mut view.apps) {
+        if let Some(container) = state.spec.container(&shown.name) {
+            containers.mark_started_and_ready(container, shown);
+        }
+    }
     view
 }
 

@@ -36,7 +36,10 @@
 //! assert_eq!(state.render(clock.now()).phase.as_deref(), Some("Pending"));
 //! ```
 
+#![deny(clippy::wildcard_enum_match_arm)]
 // In the order to read them.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod fact;
 
 mod action;
@@ -54,6 +57,14 @@ mod restart;
 mod attempts;
 
 mod backoff;
+
+mod restart_all;
+
+mod probes;
+
+mod hooks;
+
+mod kill;
 
 mod termination;
 

@@ -41,6 +41,9 @@ pub(crate) const EXIT_CODE_LOST: i32 = 137;
 /// LC-094: all termination messages of a pod together.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 12_288;
 
+/// DEC-8: between two restarts of all containers of a pod.
+pub(crate) const RESTART_ALL_PAUSE: Duration = Duration::from_secs(1);
+
 /// LC-241: what a probe leaves out.
 pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(10);
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -6,13 +6,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ambient::Now;
 use objects::reasons::{condition, event, terminated, waiting};
 
 use crate::action::{Action, Cause, PullPolicy};
 use crate::fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
 use crate::spec::HookKind;
 use crate::start::Course;
-use crate::state::{Note, PodState, Severity, Stage};
+use crate::state::{LostSandbox, Note, PodState, Severity, Stage};
 use crate::text;
 use crate::view::{ContainerView, Shown, Termination, View};
 
@@ -114,14 +115,49 @@ impl PodState {
             let message = format!("Pulling image {image:?}");
             self.event(Severity::Normal, event::PULLING, message, Some(container));
         }
-        // LC-291: once per instance; a re-armed kill is the same kill.
-        if let Action::KillContainer { container, id, .. } = action
-            && !self.kills.contains_key(id)
+        if let Action::KillContainer { container, id, .. }
+        | Action::RunHook { container, id, hook: HookKind::PreStop, .. } = action
         {
-            let own = self.unwanted(id).map(|unwanted| unwanted.message);
-            let message = own.unwrap_or_else(|| format!("Stopping container {container}"));
-            self.event(Severity::Normal, event::KILLING, message, Some(container));
+            self.announce_kill(container, id);
         }
+    }
+
+    /// LC-285: told before any hook runs and whoever has to wait.
+    pub(crate) fn announce_kills(&mut self) {
+        let alive: Vec<_> = self.alive().map(|instance| (instance.name.clone(), instance.id.clone())).collect();
+        for (name, id) in alive {
+            self.announce_kill(&name, &id);
+        }
+    }
+
+    /// LC-291: once per instance; a re-armed kill is the same kill.
+    fn announce_kill(&mut self, name: &str, id: &str) {
+        if !self.announced.insert(id.to_owned()) {
+            return;
+        }
+        let own = self.unwanted(id).map(|unwanted| unwanted.message);
+        // LC-156
+        let own = own.or_else(|| self.is_restarting_all().then(|| "killing".to_owned()));
+        let message = own.unwrap_or_else(|| format!("Stopping container {name}"));
+        self.event(Severity::Normal, event::KILLING, message, Some(name));
+    }
+
+    /// LC-229, LC-226, TC-060.
+    pub(crate) fn note_hook_ended(&mut self, id: &str, hook: HookKind, outcome: &Outcome) {
+        let name = self.seen.as_ref().and_then(|seen| seen.instance(id)).map(|instance| instance.name.clone());
+        let (reason, message) = match (outcome, hook) {
+            (Outcome::Failed(_), HookKind::PostStart) => {
+                (event::FAILED_POST_START_HOOK, "PostStartHook failed".to_owned())
+            }
+            (Outcome::Failed(_), HookKind::PreStop) => (event::FAILED_PRE_STOP_HOOK, "PreStopHook failed".to_owned()),
+            (Outcome::FellBackToHttp { host }, HookKind::PostStart | HookKind::PreStop) => {
+                let message =
+                    format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
+                (event::LIFECYCLE_HTTP_FALLBACK, message)
+            }
+            _ => return,
+        };
+        self.event(Severity::Warning, reason, message, name.as_deref());
     }
 
     pub(crate) fn note_ended(&mut self, action: &Action, outcome: &Outcome) {
@@ -217,20 +253,21 @@ impl PodState {
     }
 
     /// LC-189: once for each sandbox that is lost and will be replaced.
-    pub(crate) fn note_lost_sandbox(&mut self) {
+    pub(crate) fn note_lost_sandbox(&mut self, now: Now) {
         let is_lost = self.stage == Stage::Syncing && matches!(self.course(), Course::NewSandbox(_));
         let lost = self.seen.as_ref().and_then(|seen| seen.sandboxes.first()).map(|sandbox| sandbox.id.clone());
-        if let Some(id) = lost.filter(|id| is_lost && self.lost_sandbox.as_ref() != Some(id)) {
+        let is_told = |id: &String| self.lost_sandbox.as_ref().is_some_and(|lost| lost.id == *id);
+        if let Some(id) = lost.filter(|id| is_lost && !is_told(id)) {
             let message = "Pod sandbox changed, it will be killed and re-created.".to_owned();
             self.event(Severity::Normal, event::SANDBOX_CHANGED, message, None);
-            self.lost_sandbox = Some(id);
+            self.lost_sandbox = Some(LostSandbox { id, at: now.mono });
         }
     }
 
     /// Tells every difference between the last view and `self.shown`.
     pub(crate) fn note_changes(&mut self, before: &View, because: &Because) {
         let after = self.shown.clone();
-        for view in after.init.iter().chain(&after.apps) {
+        for view in after.containers() {
             let old = before.container(&view.name);
             self.note_exit(old, view);
             let words = |view: &ContainerView| format!("{} rc={}", view.state, view.restart_count);

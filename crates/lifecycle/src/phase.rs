@@ -31,6 +31,8 @@ pub(crate) fn of(pod: &PodSpec, views: &[ContainerView], at: Circumstances, rule
             Role::Init => count.init(view, restarts),
             Role::Sidecar => count.sidecar(view),
             Role::App => count.app(view, restarts),
+            // LC-040, LC-364
+            Role::Ephemeral => {}
         }
     }
     count.decide(at, pod.is_static)

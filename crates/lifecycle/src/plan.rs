@@ -9,7 +9,9 @@ use ambient::{Mono, Now};
 
 use crate::action::{Action, Cause, Plan, Planned};
 use crate::fact::Instance;
-use crate::limits::KILL_WINDOW_MIN;
+use crate::hooks::plan_post_starts;
+use crate::probes::plan_probes;
+use crate::restart_all::plan_restart_all;
 use crate::spec::ContainerSpec;
 use crate::start::{Course, Wanted};
 use crate::state::{PodState, Stage};
@@ -23,8 +25,14 @@ pub(crate) fn plan(state: &PodState, now: Now) -> Plan {
             draft.wake(at);
         }
         match &state.stage {
-            Stage::Syncing => draft.sync(),
-            Stage::Terminating(shutdown) => termination::plan_stop(&mut draft, shutdown),
+            Stage::Syncing => {
+                draft.sync();
+                plan_probes(&mut draft);
+            }
+            Stage::Terminating(shutdown) => {
+                termination::plan_stop(&mut draft, shutdown);
+                plan_probes(&mut draft);
+            }
             Stage::Terminated(cleanup) => termination::plan_cleanup(&mut draft, cleanup),
         }
     }
@@ -69,14 +77,13 @@ impl<'a> Draft<'a> {
         match self.state.course() {
             Course::Wait | Course::End(_) => {}
             Course::NewSandbox(cause) => self.replace_sandbox(cause),
+            Course::RestartAll { kill, remove } => plan_restart_all(self, &kill, &remove),
             Course::Containers { start, kill } => {
-                // LC-286: the pod's own grace.
-                let grace = self.state.spec.grace.max(KILL_WINDOW_MIN);
                 for unwanted in kill {
-                    if !self.state.work.is_killing(&unwanted.instance.id) {
-                        self.kill(unwanted.instance, grace, unwanted.cause);
-                    }
+                    let terms = self.state.own_terms(&unwanted, self.now);
+                    self.stop(unwanted.instance, &terms, unwanted.cause);
                 }
+                plan_post_starts(self);
                 self.tidy();
                 resize::plan(self);
                 self.start_next(&start);
@@ -88,9 +95,9 @@ impl<'a> Draft<'a> {
     fn replace_sandbox(&mut self, cause: Cause) {
         let state = self.state;
         let Some(seen) = &state.seen else { return };
-        let grace = state.spec.grace.max(KILL_WINDOW_MIN);
-        for instance in state.alive().filter(|instance| !state.work.is_killing(&instance.id)) {
-            self.kill(instance, grace, Cause::new("LC-189", "the sandbox is replaced"));
+        for instance in state.alive() {
+            let terms = state.replacement_terms(instance, self.now);
+            self.stop(instance, &terms, Cause::new("LC-189", "the sandbox is replaced"));
         }
         if state.alive().next().is_some() || state.work.is_creating() {
             return;
@@ -110,7 +117,7 @@ impl<'a> Draft<'a> {
     fn tidy(&mut self) {
         let state = self.state;
         let Some(seen) = &state.seen else { return };
-        for container in state.spec.containers() {
+        for container in state.spec.all_containers() {
             let dead = seen.instances_of(&container.name).filter(|instance| !state.is_alive(instance));
             for older in dead.filter(|instance| !instance.is_created()).skip(1) {
                 self.remove(older, Cause::new("LC-095", format!("container {} has a newer dead instance", older.name)));
@@ -131,7 +138,8 @@ impl<'a> Draft<'a> {
     /// LC-193: one after another in spec order; one that is held back or
     /// failed does not stop the next.
     fn start_next(&mut self, wanted: &[Wanted<'_>]) {
-        let mut is_busy = self.state.work.is_starting_container();
+        // LC-232: the hook of one is part of its start.
+        let mut is_busy = self.state.work.is_starting_container() || self.state.has_post_starting();
         for Wanted { container, cause } in wanted {
             if let Some(at) = self.state.reason_changes_at(container, self.now) {
                 self.wake(at);

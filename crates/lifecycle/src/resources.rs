@@ -188,7 +188,7 @@ impl Sized<'_> {
             QosClass::Burstable => {
                 let own = self.burstable_score(self.memory_share(container));
                 match container.role {
-                    Role::Init | Role::App => own,
+                    Role::Init | Role::App | Role::Ephemeral => own,
                     Role::Sidecar => {
                         let smallest = self.pod.apps.iter().map(|app| self.memory_share(app)).min().unwrap_or(0);
                         own.min(self.burstable_score(smallest))
@@ -271,7 +271,8 @@ fn stays<'a>(
         let stay = match container.role {
             Role::Init => Stay::Init,
             Role::Sidecar => Stay::Sidecar,
-            Role::App => Stay::App,
+            // Ephemeral containers have no requests (LC-361).
+            Role::App | Role::Ephemeral => Stay::App,
         };
         (stay, amounts(container))
     })

@@ -18,6 +18,18 @@ pub(crate) fn should_restart(pod: &PodSpec, container: &ContainerSpec, code: i32
     }
 }
 
+/// LC-148: an exit with `code` asks for a restart of all containers.
+pub(crate) fn restarts_all(container: &ContainerSpec, code: i32, rules: &Rules) -> bool {
+    rules.restart_all_containers
+        && own_policy(container, rules).is_some()
+        && matching_action(&container.restart_rules, code) == Some(RuleAction::RestartAllContainers)
+}
+
+pub(crate) fn has_restart_all_rule(container: &ContainerSpec, rules: &Rules) -> bool {
+    let mut actions = container.restart_rules.iter().map(|rule| rule.action);
+    own_policy(container, rules).is_some() && actions.any(|action| action == RuleAction::RestartAllContainers)
+}
+
 /// LC-137: whether a container that the agent kills comes back; rules are
 /// not asked, because there is no exit code yet.
 pub(crate) fn restarts_after_kill(pod: &PodSpec, container: &ContainerSpec, rules: &Rules) -> bool {

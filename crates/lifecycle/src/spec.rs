@@ -38,6 +38,8 @@ pub struct PodSpec {
     /// Regular init containers and sidecars, in spec order.
     pub(crate) init: Vec<ContainerSpec>,
     pub(crate) apps: Vec<ContainerSpec>,
+    /// LC-360: for debugging; neither phase nor readiness know them.
+    pub(crate) ephemeral: Vec<ContainerSpec>,
     /// Condition types that must be True before the pod is Ready (LC-116).
     pub(crate) readiness_gates: Vec<String>,
     pub(crate) is_host_network: bool,
@@ -78,6 +80,7 @@ pub(crate) enum Role {
     /// An init container with `restartPolicy: Always`.
     Sidecar,
     App,
+    Ephemeral,
 }
 
 /// LC-125.
@@ -152,6 +155,7 @@ impl PodSpec {
                 .map(|value| Duration::from_secs(value.try_into().unwrap_or(0))),
             init: init_containers(spec)?,
             apps: app_containers(spec)?,
+            ephemeral: ephemeral_containers(spec)?,
             readiness_gates: spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.clone()).collect(),
             is_host_network: spec.host_network.unwrap_or(false),
             is_static: is_static(pod),
@@ -167,7 +171,12 @@ impl PodSpec {
     }
 
     pub(crate) fn container(&self, name: &str) -> Option<&ContainerSpec> {
-        self.containers().find(|container| container.name == name)
+        self.all_containers().find(|container| container.name == name)
+    }
+
+    /// Ephemeral containers too.
+    pub(crate) fn all_containers(&self) -> impl Iterator<Item = &ContainerSpec> {
+        self.containers().chain(&self.ephemeral)
     }
 
     /// What the driver needs to carry out `RunProbe`.
@@ -212,6 +221,22 @@ fn init_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
 fn app_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
     let all = spec.containers.iter().enumerate();
     all.map(|(index, container)| parse_container(container, Role::App, &format!("spec.containers[{index}]"))).collect()
+}
+
+/// LC-361: they have no more than this.
+fn ephemeral_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
+    let all = spec.ephemeral_containers.iter().flatten().enumerate();
+    all.map(|(index, container)| {
+        let plain = Container {
+            name: container.name.clone(),
+            image: container.image.clone(),
+            image_pull_policy: container.image_pull_policy.clone(),
+            volume_mounts: container.volume_mounts.clone(),
+            ..Container::default()
+        };
+        parse_container(&plain, Role::Ephemeral, &format!("spec.ephemeralContainers[{index}]"))
+    })
+    .collect()
 }
 
 fn parse_container(container: &Container, role: Role, field: &str) -> Result<ContainerSpec, SpecError> {

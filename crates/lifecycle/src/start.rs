@@ -4,6 +4,8 @@
 //! Never: starts anything twice or early; `plan.rs` turns a course into
 //! actions, one start at a time.
 
+use std::time::Duration;
+
 use objects::reasons::terminated;
 
 use crate::action::Cause;
@@ -25,6 +27,12 @@ pub(crate) enum Course<'a> {
         start: Vec<Wanted<'a>>,
         kill: Vec<Unwanted<'a>>,
     },
+    /// All containers begin anew in the same sandbox: what still runs is
+    /// killed, then what is left of them is removed.
+    RestartAll {
+        kill: Vec<&'a Instance>,
+        remove: Vec<&'a Instance>,
+    },
 }
 
 /// A container that should run and does not.
@@ -43,6 +51,8 @@ pub(crate) struct Unwanted<'a> {
     pub(crate) message: String,
     /// LC-137, LC-138: whatever the exit code of the kill will be.
     pub(crate) restarts: bool,
+    /// LC-286: the pod's own, or the probe's.
+    pub(crate) grace: Duration,
 }
 
 impl PodState {
@@ -54,6 +64,8 @@ impl PodState {
         }
         match seen.usable_sandbox(self.spec.is_host_network) {
             None => self.course_without_sandbox(seen),
+            // LC-147: whatever any policy says.
+            Some(_) if self.is_restarting_all() => self.course_of_restart_all(),
             Some(sandbox) => self.course_in(sandbox, seen),
         }
     }
@@ -67,7 +79,10 @@ impl PodState {
         }
         // LC-191
         let is_app = |instance: &Instance| self.spec.apps.iter().any(|app| app.name == instance.name);
-        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(|app| self.should_start(app, seen)) {
+        let is_left = |app: &ContainerSpec| {
+            seen.newest_of(&app.name).is_some_and(Instance::is_running) || self.should_start(app, seen)
+        };
+        if seen.instances.iter().any(is_app) && !self.spec.apps.iter().any(is_left) {
             return Course::End(Cause::new("LC-191", "the sandbox is lost and every app container is done"));
         }
         let because = if seen.sandboxes.is_empty() { "the pod has no sandbox" } else { "the sandbox is not usable" };
@@ -83,6 +98,7 @@ impl PodState {
         if !self.spec.apps.iter().any(is_left) {
             return Course::End(Cause::new("LC-197", "no app container runs or will run"));
         }
+        steps.ephemeral();
         match steps.initialization() {
             Initialization::Failed(cause) => return Course::End(cause),
             Initialization::Under => {}
@@ -93,6 +109,9 @@ impl PodState {
 
     /// LC-070, for a pod that is not terminating.
     pub(crate) fn should_start(&self, container: &ContainerSpec, seen: &Observation) -> bool {
+        if container.role == Role::Ephemeral {
+            return self.should_start_ephemeral(container, seen);
+        }
         let Some(newest) = seen.newest_of(&container.name) else { return self.may_run_anew(container) };
         if newest.is_running() {
             return false;
@@ -100,6 +119,12 @@ impl PodState {
         let Some(exit) = newest.exit() else { return true };
         let is_owed = self.kills.get(&newest.id).is_some_and(|kill| kill.restarts);
         is_owed || should_restart(&self.spec, container, exit.code, &self.rules)
+    }
+
+    /// LC-362: once.
+    fn should_start_ephemeral(&self, container: &ContainerSpec, seen: &Observation) -> bool {
+        let was_seen = || self.shown.container(&container.name).is_some_and(|view| view.id.is_some());
+        seen.newest_of(&container.name).map_or_else(|| !was_seen(), Instance::is_created)
     }
 
     /// TC-090: what was shown as ended for good does not run again only because
@@ -158,11 +183,21 @@ impl<'a> Steps<'a> {
         match container.role {
             Role::Sidecar => {
                 self.keep_sidecar(container);
-                // LC-211: without a startup probe, running is started.
-                let is_started = self.here(container).is_some_and(Instance::is_running);
+                let is_started =
+                    self.here(container).is_some_and(|instance| self.state.is_started(container, instance));
                 if is_started { self.begin(furthest + 1) } else { Initialization::Under }
             }
-            Role::Init | Role::App => self.judge_regular(furthest, container),
+            Role::Init | Role::App | Role::Ephemeral => self.judge_regular(furthest, container),
+        }
+    }
+
+    /// LC-187, LC-362: before and beside everything else.
+    fn ephemeral(&mut self) {
+        for container in &self.state.spec.ephemeral {
+            if self.state.should_start(container, self.seen) {
+                let because = format!("ephemeral container {} has no instance", container.name);
+                self.want(container, Cause::new("LC-362", because));
+            }
         }
     }
 
@@ -215,8 +250,7 @@ impl<'a> Steps<'a> {
             return;
         };
         if instance.is_running() {
-            let message = format!("Init container {} definition changed", container.name);
-            return self.replace_if_changed(instance, container, "LC-214", message);
+            return self.judge_running(instance, container);
         }
         if instance.is_unknown() {
             self.kill_unknown(instance, true);
@@ -229,8 +263,7 @@ impl<'a> Steps<'a> {
         for container in &self.state.spec.apps {
             let newest = self.seen.newest_of(&container.name);
             if let Some(running) = newest.filter(|instance| instance.is_running()) {
-                let message = format!("Container {} definition changed, will be restarted", container.name);
-                self.replace_if_changed(running, container, "LC-196", message);
+                self.judge_running(running, container);
             }
             if !self.state.should_start(container, self.seen) {
                 continue;
@@ -257,22 +290,44 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// LC-086, LC-138, LC-198.
-    fn replace_if_changed(
-        &mut self,
-        instance: &'a Instance,
-        container: &ContainerSpec,
-        rule: &'static str,
-        message: String,
-    ) {
-        // LC-348, TC-306
+    /// LC-196, LC-214: the first reason to end what runs.
+    fn judge_running(&mut self, instance: &'a Instance, container: &ContainerSpec) {
+        let name = &container.name;
+        let grace = self.state.spec.grace;
+        let is_sidecar = container.role == Role::Sidecar;
+        let who = if is_sidecar { format!("Init container {name}") } else { format!("Container {name}") };
+        // LC-233
+        if self.state.has_failed_hook(instance) {
+            let cause = Cause::new("LC-233", format!("the postStart hook of container {name} failed"));
+            let message = "FailedPostStartHook".to_owned();
+            return self.kill.push(Unwanted { instance, cause, message, restarts: false, grace });
+        }
+        // LC-086, LC-138, LC-198
+        if instance.spec_hash != spec_hash(name, &container.image) {
+            let cause = Cause::new("LC-196", format!("the definition of container {name} changed"));
+            let message = format!("{who} definition changed{}", if is_sidecar { "" } else { ", will be restarted" });
+            return self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });
+        }
+        let Some(kind) = self.state.failed_probe(instance) else {
+            return self.resize_by_restart(instance, container);
+        };
+        let restarts = is_sidecar || restarts_after_kill(&self.state.spec, container, &self.state.rules);
+        let word = kind.to_string().to_lowercase();
+        let then = if restarts && !is_sidecar { ", will be restarted" } else { "" };
+        let message = format!("{who} failed {word} probe{then}");
+        let cause = Cause::new("LC-263", format!("container {name} failed its {word} probe"));
+        // LC-267, TC-064
+        let grace = container.handlers.probe(kind).and_then(|probe| probe.grace).unwrap_or(grace);
+        self.kill.push(Unwanted { instance, cause, message, restarts, grace });
+    }
+
+    /// LC-348, TC-306
+    fn resize_by_restart(&mut self, instance: &'a Instance, container: &ContainerSpec) {
         if self.state.resize_restarts(instance) {
             let cause = Cause::new("LC-348", format!("the resize of container {} takes a restart", container.name));
             let message = format!("Container {} resize requires restart", container.name);
-            self.kill.push(Unwanted { instance, cause, message, restarts: true });
-        } else if instance.spec_hash != spec_hash(&container.name, &container.image) {
-            let cause = Cause::new(rule, format!("the definition of container {} changed", container.name));
-            self.kill.push(Unwanted { instance, cause, message, restarts: true });
+            let grace = self.state.spec.grace;
+            self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });
         }
     }
 
@@ -280,7 +335,8 @@ impl<'a> Steps<'a> {
         if self.state.is_alive(instance) {
             let cause = Cause::new("LC-195", format!("container {} is in an unknown state", instance.name));
             let message = "Container is in \"unknown\" state, try killing it before restart".to_owned();
-            self.kill.push(Unwanted { instance, cause, message, restarts });
+            let grace = self.state.spec.grace;
+            self.kill.push(Unwanted { instance, cause, message, restarts, grace });
         }
     }
 

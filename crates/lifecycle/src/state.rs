@@ -4,25 +4,28 @@
 //! the world sees of it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
 use ambient::{Mono, Now};
-use objects::api::core::v1::PodStatus;
 use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
 use crate::disruption::Ending;
-use crate::fact::{Fact, Instance, Observation, Outcome};
+use crate::fact::{Fact, Instance, Observation, Outcome, ProbeResult};
+use crate::hooks::PostStart;
+use crate::kill::Kill;
 use crate::limits::{MEMORY_BYTES_DEFAULT, NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::notes::Because;
+use crate::probes::Probes;
 use crate::resize::Sizing;
 use crate::resources::Machine;
-use crate::spec::PodSpec;
+use crate::spec::{HookKind, PodSpec};
 use crate::start::Course;
-use crate::termination::{Cleanup, Kill, Shutdown};
+use crate::status::PodStatus;
+use crate::termination::{Cleanup, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
 use crate::{derive, plan, status};
@@ -41,6 +44,11 @@ pub struct Rules {
     pub restart_all_containers: bool,
     /// Gate `PodReadyToStartContainersCondition`.
     pub ready_to_start_condition: bool,
+    /// Gate `ContainerStopSignals`: `stopSignal` in the status (LC-084).
+    pub container_stop_signals: bool,
+    /// Gate `ChangeContainerStatusOnKubeletRestart`: containers are not started
+    /// and not ready until a new agent probed them (LC-379).
+    pub change_status_on_agent_restart: bool,
     /// An event for every container exit, which upstream does not have (LC-167).
     pub exit_events: bool,
 }
@@ -56,6 +64,8 @@ impl Rules {
             container_restart_rules: true,
             restart_all_containers: false,
             ready_to_start_condition: true,
+            container_stop_signals: false,
+            change_status_on_agent_restart: false,
             exit_events: true,
         }
     }
@@ -95,6 +105,12 @@ pub(crate) enum Stage {
     Terminated(Cleanup),
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LostSandbox {
+    pub(crate) id: String,
+    pub(crate) at: Mono,
+}
+
 #[derive(Debug, Clone)]
 pub struct PodState {
     pub(crate) spec: PodSpec,
@@ -112,10 +128,17 @@ pub struct PodState {
     pub(crate) attempts: Attempts,
     /// Kills that were begun, by instance.
     pub(crate) kills: BTreeMap<String, Kill>,
+    /// Kills that were told, by instance.
+    pub(crate) announced: BTreeSet<String>,
+    /// postStart hooks, by instance.
+    pub(crate) post_starts: BTreeMap<String, PostStart>,
+    pub(crate) probes: Probes,
+    /// When all containers were last restarted in place.
+    pub(crate) restarted_all_at: Option<Mono>,
     /// The last view of the pod; before the first one, what the API shows.
     pub(crate) shown: View,
     /// The sandbox whose loss was told.
-    pub(crate) lost_sandbox: Option<String>,
+    pub(crate) lost_sandbox: Option<LostSandbox>,
     pub(crate) sizing: Sizing,
     notes: Vec<Note>,
 }
@@ -135,6 +158,10 @@ impl PodState {
             work: Work::default(),
             attempts: Attempts::new(),
             kills: BTreeMap::new(),
+            announced: BTreeSet::new(),
+            post_starts: BTreeMap::new(),
+            probes: Probes::default(),
+            restarted_all_at: None,
             lost_sandbox: None,
             notes: Vec::new(),
         }
@@ -159,13 +186,15 @@ impl PodState {
         if self.seen.is_none() {
             return;
         }
+        self.tend_probes(now);
         self.advance_stage(now);
         self.note_overdue_kill(now);
         self.advance_resize();
-        self.note_lost_sandbox();
+        self.note_lost_sandbox(now);
         let wanted = self.wanted_names();
         self.remember_waiting(&wanted, now);
         let view = derive::view(self, now);
+        self.note_restarted_all(&view, now);
         self.settle(view, &because);
     }
 
@@ -274,6 +303,11 @@ impl PodState {
     fn on_observed(&mut self, seen: Observation, now: Now) {
         self.exited_at.retain(|id, _| seen.instance(id).is_some());
         self.kills.retain(|id, _| seen.instance(id).is_some());
+        self.announced.retain(|id| seen.instance(id).is_some());
+        self.post_starts.retain(|id, _| seen.instance(id).is_some());
+        if self.seen.is_none() {
+            self.adopt(&seen);
+        }
         for instance in &seen.instances {
             if let Some(exit) = instance.exit() {
                 // Once: a later clock jump must not move it.
@@ -293,10 +327,11 @@ impl PodState {
         match action {
             Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
+            Action::RunProbe { container, probe, .. } => self.on_probe_begun(container, *probe, now),
+            Action::RunHook { id, hook: HookKind::PostStart, .. } => self.on_post_start_begun(id),
+            Action::RunHook { id, hook: HookKind::PreStop, .. } => self.on_pre_stop_begun(id, now),
             Action::CreateSandbox { .. }
             | Action::PullImage { .. }
-            | Action::RunProbe { .. }
-            | Action::RunHook { .. }
             | Action::MeasureMemory
             | Action::UpdateResources { .. }
             | Action::UpdatePodResources { .. }
@@ -313,10 +348,23 @@ impl PodState {
         self.note_ended(action, outcome);
         match (action, outcome) {
             (Action::PullImage { container, image, .. }, outcome) => self.on_pull_ended(container, image, outcome, now),
-            (Action::StartContainer { container, .. }, outcome) => {
+            (Action::StartContainer { container, attempt }, outcome) => {
                 self.work.hold_repetition(action, now.mono);
+                self.on_instance_started(container, *attempt);
                 self.on_start_ended(container, outcome, now);
             }
+            (Action::RunProbe { container, id, probe }, Outcome::Probed(result)) => {
+                self.on_probed(container, id, *probe, result, now);
+            }
+            // LC-246: could not even be tried.
+            (Action::RunProbe { container, id, probe }, Outcome::Failed(error)) => {
+                self.on_probed(container, id, *probe, &ProbeResult::Unknown(error.clone()), now);
+            }
+            (Action::RunProbe { .. }, _) => {}
+            (Action::RunHook { container, id, hook: HookKind::PostStart, .. }, outcome) => {
+                self.on_post_start_ended(container, id, outcome, now);
+            }
+            (Action::RunHook { id, hook: HookKind::PreStop, .. }, outcome) => self.on_pre_stop_ended(id, outcome, now),
             (Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. }, outcome) => {
                 self.on_update_ended(action, outcome, now);
             }

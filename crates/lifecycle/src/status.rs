@@ -7,14 +7,16 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ambient::Timestamp;
+pub(crate) use objects::api::core::v1::PodStatus;
 use objects::api::core::v1::{
-    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
-    PodCondition, PodIP, PodStatus, ResourceRequirements, VolumeMountStatus,
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    ContainerUser, HostIP, LinuxContainerUser, PodCondition, PodIP, ResourceRequirements, VolumeMountStatus,
 };
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::Time;
 use objects::requests::Resources;
 
+use crate::fact::UserSeen;
 use crate::resources::Demand;
 use crate::spec::{ContainerSpec, MountSpec, PodSpec};
 use crate::view::{Condition, ContainerView, Phase, Shown, Size, Termination, Truth, View, Waiting};
@@ -26,6 +28,10 @@ pub(crate) fn write(view: &View, pod: &PodSpec, host_ips: &[IpAddr]) -> PodStatu
     let mut apps = statuses(&view.apps);
     // LC-071: init containers follow the spec, apps their names.
     apps.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut ephemeral = statuses(&view.ephemeral);
+    ephemeral.sort_by(|a, b| a.name.cmp(&b.name));
+    // LC-080
+    ephemeral.iter_mut().for_each(|status| status.started = None);
     PodStatus {
         phase: Some(view.phase.as_str().to_owned()),
         reason: word(&view.reason),
@@ -36,6 +42,7 @@ pub(crate) fn write(view: &View, pod: &PodSpec, host_ips: &[IpAddr]) -> PodStatu
         conditions: list(view.conditions.iter().map(write_condition).collect()),
         init_container_statuses: list(statuses(&view.init)),
         container_statuses: list(apps),
+        ephemeral_container_statuses: list(ephemeral),
         // LC-368, LC-369
         host_ip: host_ips.first().map(ToString::to_string),
         host_ips: list(host_ips.iter().map(|ip| HostIP { ip: ip.to_string() }).collect()),
@@ -63,8 +70,22 @@ fn write_container(view: &ContainerView, spec: Option<&ContainerSpec>) -> Contai
         resources: view.size.as_ref().map(|size| write_resources(&size.actual)),
         allocated_resources: view.size.as_ref().and_then(|size| quantities(&size.allocated)),
         volume_mounts: spec.and_then(|spec| list(spec.mounts.iter().map(write_mount).collect())),
+        stop_signal: view.stop_signal.clone(),
+        user: view.user.as_ref().map(write_user),
         ..ContainerStatus::default()
     }
+}
+
+/// LC-083.
+fn write_user(user: &UserSeen) -> ContainerUser {
+    let groups = list(user.supplemental_groups.clone());
+    ContainerUser { linux: Some(LinuxContainerUser { uid: user.uid, gid: user.gid, supplemental_groups: groups }) }
+}
+
+fn read_user(user: &ContainerUser) -> Option<UserSeen> {
+    let linux = user.linux.as_ref()?;
+    let supplemental_groups = linux.supplemental_groups.clone().unwrap_or_default();
+    Some(UserSeen { uid: linux.uid, gid: linux.gid, supplemental_groups })
 }
 
 fn write_state(state: &Shown) -> ContainerState {
@@ -139,6 +160,7 @@ pub(crate) fn read(status: &PodStatus) -> View {
         conditions: status.conditions.iter().flatten().map(read_condition).collect(),
         init: status.init_container_statuses.iter().flatten().map(read_container).collect(),
         apps: status.container_statuses.iter().flatten().map(read_container).collect(),
+        ephemeral: status.ephemeral_container_statuses.iter().flatten().map(read_container).collect(),
         pod_ips: status.pod_ips.iter().flatten().filter_map(|ip| ip.ip.parse().ok()).collect(),
     }
 }
@@ -165,6 +187,8 @@ fn read_container(status: &ContainerStatus) -> ContainerView {
         restart_count: u32::try_from(status.restart_count).unwrap_or(0),
         is_ready: status.ready,
         is_started: status.started.unwrap_or(false),
+        stop_signal: status.stop_signal.clone(),
+        user: status.user.as_ref().and_then(read_user),
         size: status.resources.as_ref().map(|actual| read_size(status, actual)),
     }
 }

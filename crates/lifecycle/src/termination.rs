@@ -18,10 +18,10 @@ use objects::reasons::{event, pod as reasons};
 use crate::action::{Action, Cause};
 use crate::disruption::{Ender, Ending};
 use crate::fact::Instance;
+use crate::kill::Terms;
 use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
 use crate::plan::Draft;
-use crate::spec::Role;
-use crate::start::{Course, Unwanted};
+use crate::start::Course;
 use crate::state::{PodState, Severity, Stage};
 
 /// The stopping of a pod.
@@ -36,6 +36,8 @@ pub(crate) struct Shutdown {
     pub(crate) deadline: Mono,
     /// TC-093: a forced deletion in the middle still leaves two seconds.
     kill_not_before: Mono,
+    /// TC-058, DEC-15: a grace of 0 was asked for.
+    is_forced: bool,
 }
 
 /// What remains to be done once everything stopped.
@@ -48,25 +50,21 @@ pub(crate) struct Cleanup {
     pub(crate) is_object_deleted: bool,
 }
 
-/// A kill that was begun.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Kill {
-    signalled_at: Mono,
-    pub(crate) kill_at: Mono,
-    pub(crate) has_ended: bool,
-    /// The container starts again whatever its exit code (LC-137, LC-138).
-    pub(crate) restarts: bool,
-}
-
 impl Shutdown {
     fn new(cause: Cause, grace: Duration, now: Now) -> Self {
+        let is_forced = grace.is_zero();
         let grace = grace.max(GRACE_MIN);
-        Self { cause, since: now.mono, grace, deadline: now.mono + grace, kill_not_before: now.mono }
+        let (since, deadline) = (now.mono, now.mono + if is_forced { Duration::ZERO } else { grace });
+        Self { cause, since, grace, deadline, kill_not_before: since, is_forced }
     }
 
     /// LC-012, TC-047: takes effect at once and never reaches into the past.
     fn shorten(&mut self, asked: Duration, now: Now) {
         let grace = asked.max(GRACE_MIN);
+        if asked.is_zero() && !self.is_forced {
+            self.is_forced = true;
+            self.deadline = now.mono;
+        }
         if grace >= self.grace {
             return;
         }
@@ -77,15 +75,16 @@ impl Shutdown {
         }
     }
 
-    /// LC-285, TC-114: whole seconds of waiting are deducted, two remain.
-    fn budget(&self, now: Now) -> Duration {
-        let waited = Duration::from_secs(now.mono.since(self.since).as_secs());
-        self.grace.saturating_sub(waited).max(KILL_WINDOW_MIN)
-    }
-
-    /// When an instance that has its signal gets KILL.
-    fn kill_at(&self, signalled_at: Mono) -> Mono {
-        self.deadline.max(self.kill_not_before).max(signalled_at + KILL_WINDOW_MIN)
+    /// What one container is given of it.
+    pub(crate) fn terms(&self, must_wait: bool) -> Terms {
+        Terms {
+            since: self.since,
+            grace: self.grace,
+            runs_hook: !self.is_forced,
+            deadline: self.deadline,
+            kill_not_before: self.kill_not_before,
+            must_wait,
+        }
     }
 }
 
@@ -96,6 +95,7 @@ impl PodState {
             && let Some(cause) = self.termination_trigger()
         {
             self.stage = Stage::Terminating(Shutdown::new(cause, self.requested_grace(), now));
+            self.announce_kills();
         }
         let requested = self.requested_grace();
         let has_stopped = self.has_stopped();
@@ -146,7 +146,7 @@ impl PodState {
         }
         match self.course() {
             Course::End(cause) => Some(cause),
-            Course::Wait | Course::NewSandbox(_) | Course::Containers { .. } => None,
+            Course::Wait | Course::NewSandbox(_) | Course::Containers { .. } | Course::RestartAll { .. } => None,
         }
     }
 
@@ -165,40 +165,6 @@ impl PodState {
         !has_sandbox && self.alive().next().is_none() && !self.work.is_creating()
     }
 
-    pub(crate) fn on_kill_begun(&mut self, id: &str, grace: Duration, now: Now) {
-        let kill_at = now.mono + grace;
-        if let Some(kill) = self.kills.get_mut(id) {
-            kill.kill_at = kill_at;
-            kill.has_ended = false;
-            return;
-        }
-        let restarts = self.unwanted(id).is_some_and(|unwanted| unwanted.restarts);
-        self.kills.insert(id.to_owned(), Kill { signalled_at: now.mono, kill_at, has_ended: false, restarts });
-    }
-
-    pub(crate) fn on_kill_ended(&mut self, id: &str, action: &Action, now: Now) {
-        if let Some(kill) = self.kills.get_mut(id) {
-            kill.has_ended = true;
-        }
-        let survivor = self.alive().find(|instance| instance.id == id).map(|instance| instance.name.clone());
-        // TC-048: the runtime says that it worked, but it did not.
-        if let Some(name) = survivor {
-            let error = format!("detected running containers after a successful KillPod, CRI violation: [{name}]");
-            self.note_failed_kill(&error);
-            self.work.hold_after_failure(action, now.mono);
-        }
-    }
-
-    /// The reason to kill one instance while the pod goes on.
-    pub(crate) fn unwanted(&self, id: &str) -> Option<Unwanted<'_>> {
-        match (&self.stage, self.course()) {
-            (Stage::Syncing, Course::Containers { kill, .. }) => {
-                kill.into_iter().find(|unwanted| unwanted.instance.id == id)
-            }
-            _ => None,
-        }
-    }
-
     pub(crate) fn on_torn_down(&mut self) {
         if let Stage::Terminated(cleanup) = &mut self.stage {
             cleanup.is_torn_down = true;
@@ -215,44 +181,14 @@ impl PodState {
 /// LC-283: kill all running instances, then stop the sandbox.
 pub(crate) fn plan_stop(draft: &mut Draft<'_>, shutdown: &Shutdown) {
     let state = draft.state;
-    let now = draft.now;
     // LC-284: all at once, except for those whose turn has not come.
     for instance in state.alive() {
-        if let Some(kill) = state.kills.get(&instance.id).filter(|_| state.work.is_killing(&instance.id)) {
-            let kill_at = shutdown.kill_at(kill.signalled_at);
-            if kill_at < kill.kill_at {
-                let because = "the grace period was shortened";
-                draft.kill(instance, kill_at.since(now.mono), Cause::new("TC-047", because));
-            }
-            continue;
-        }
-        let is_late = now.mono >= shutdown.deadline;
-        if !is_late && waits_for_its_turn(state, instance) {
-            draft.wake(shutdown.deadline);
-            continue;
-        }
-        draft.kill(instance, shutdown.budget(now), shutdown.cause.clone());
+        draft.stop(instance, &shutdown.terms(state.must_wait(instance)), shutdown.cause.clone());
     }
     if state.alive().next().is_none() && !state.work.is_creating() {
         let because = "no container of the pod runs any more";
         stop_sandboxes(draft, &Cause::new("TC-065", because));
     }
-}
-
-/// LC-294, TC-111: a sidecar waits for every app container and for the
-/// sidecar after it, transitively for all later ones.
-fn waits_for_its_turn(state: &PodState, instance: &Instance) -> bool {
-    let position = |name: &str| state.spec.init.iter().position(|container| container.name == name);
-    let role = |name: &str| state.spec.container(name).map(|container| container.role);
-    if role(&instance.name) != Some(Role::Sidecar) {
-        return false;
-    }
-    state.alive().any(|other| match role(&other.name) {
-        Some(Role::App) => true,
-        Some(Role::Sidecar) => position(&other.name) > position(&instance.name),
-        // LC-295: neither waits nor is waited for.
-        Some(Role::Init) | None => false,
-    })
 }
 
 pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {

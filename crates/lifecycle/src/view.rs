@@ -12,6 +12,8 @@ use objects::requests::Resources;
 
 use crate::resources::Demand;
 
+use crate::fact::UserSeen;
+
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct View {
     pub(crate) phase: Phase,
@@ -24,12 +26,18 @@ pub(crate) struct View {
     pub(crate) init: Vec<ContainerView>,
     /// In spec order; `status.rs` sorts.
     pub(crate) apps: Vec<ContainerView>,
+    /// In spec order; `status.rs` sorts.
+    pub(crate) ephemeral: Vec<ContainerView>,
     pub(crate) pod_ips: Vec<IpAddr>,
 }
 
 impl View {
     pub(crate) fn container(&self, name: &str) -> Option<&ContainerView> {
-        self.init.iter().chain(&self.apps).find(|view| view.name == name)
+        self.containers().find(|view| view.name == name)
+    }
+
+    pub(crate) fn containers(&self) -> impl Iterator<Item = &ContainerView> {
+        self.init.iter().chain(&self.apps).chain(&self.ephemeral)
     }
 
     /// No container ever had an instance.
@@ -85,6 +93,10 @@ pub(crate) struct ContainerView {
     pub(crate) restart_count: u32,
     pub(crate) is_ready: bool,
     pub(crate) is_started: bool,
+    /// LC-084.
+    pub(crate) stop_signal: Option<String>,
+    /// LC-083.
+    pub(crate) user: Option<UserSeen>,
     /// Of a container that has an instance (LC-081, LC-082).
     pub(crate) size: Option<Size>,
 }

@@ -55,6 +55,9 @@ pub mod condition {
     pub const POD_RESIZE_PENDING: &str = "PodResizePending";
     pub const POD_RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
     pub const ALL_CONTAINERS_RESTARTING: &str = "AllContainersRestarting";
+    /// The same under the name of the v1.35 documents (LC-115).
+    pub const POD_RESTART_IN_PLACE: &str = "PodRestartInPlace";
+    pub const RESTART_ALL_CONTAINERS_STARTED: &str = "RestartAllContainersStarted";
 
     pub const SCHEDULING_GATED: &str = "SchedulingGated";
     pub const SCHEDULING_GATED_MESSAGE: &str = "Scheduling is blocked due to non-empty scheduling gates";

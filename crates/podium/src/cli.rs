@@ -26,7 +26,7 @@ struct Cli {
 }
 
 /// The Kubernetes release whose behaviour and wire format this build follows.
-pub(crate) const KUBERNETES_VERSION: &str = "v1.35.0";
+pub(crate) const KUBERNETES_VERSION: &str = apiserver::VERSION;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 #[derive(Debug, Subcommand)]
@@ -183,10 +183,7 @@ fn print_version(output: Output) {
     match output {
         Output::Text => println!("podium {VERSION} (Kubernetes {KUBERNETES_VERSION})"),
         Output::Json => {
-            println!(
-                "{}",
-                serde_json::json!({ "podium": VERSION, "kubernetes": format!("{KUBERNETES_VERSION}+podium") })
-            );
+            println!("{}", serde_json::json!({ "podium": VERSION, "kubernetes": KUBERNETES_VERSION }));
         }
     }
 }

@@ -198,7 +198,7 @@ fn node_agent(
         labels: Default::default(),
         capacity: node::capacity(&instance.places.data),
         machine: node::machine(),
-        version: format!("{KUBERNETES_VERSION}+podium"),
+        version: KUBERNETES_VERSION.to_owned(),
         dns: node::dns(),
         periods: Periods::default(),
     };

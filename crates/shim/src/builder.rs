@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
@@ -20,8 +20,10 @@ use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Launch;
+use crate::inroot::Identity;
+use crate::profile::Profile;
 use crate::wire::ContainerSpec;
-use crate::{inroot, seccomp, spec, sys};
+use crate::{inroot, spec, sys};
 
 /// The container's ends of its pipes.
 pub(crate) struct Ends {
@@ -31,22 +33,40 @@ pub(crate) struct Ends {
     pub(crate) sync: OwnedFd,
 }
 
+/// The pod's `/dev/shm`.
+#[derive(Debug)]
+pub(crate) enum SharedMemory {
+    /// The node's, for pods in its IPC namespace.
+    Node,
+    /// One for all containers of the pod, mounted nowhere else.
+    Pod(OwnedFd),
+}
+
+impl SharedMemory {
+    pub(crate) fn of_pod() -> io::Result<Self> {
+        sys::detached_tmpfs(&[(c"mode", c"1777"), (c"size", c"65536k")]).map(Self::Pod)
+    }
+}
+
 /// What the child says before it ends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    Made { pid: i32 },
+    Made { pid: i32, identity: Identity },
     Failed(String),
 }
 
-/// A message must fit into a pipe in one piece.
+/// What the child says must fit into a pipe: it is read after its end.
+pub(crate) const REPORT_BYTES_MAX: usize = 60 << 10;
 const MESSAGE_BYTES_MAX: usize = 3 << 10;
+/// So that they fit as well.
+const GROUPS_MAX: usize = 4096;
 
 /// Starts making a container. `report` takes one [`Outcome`].
-pub(crate) fn spawn(container: &ContainerSpec, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
+pub(crate) fn spawn(container: &ContainerSpec, memory: &SharedMemory, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
     sys::fork(move || {
         let mut report = File::from(report);
-        let outcome = match build(container, ends, &report) {
-            Ok(pid) => Outcome::Made { pid },
+        let outcome = match build(container, memory, ends, &report) {
+            Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
                 Outcome::Failed(message)
@@ -57,45 +77,47 @@ pub(crate) fn spawn(container: &ContainerSpec, ends: Ends, report: OwnedFd) -> i
     })
 }
 
-fn build(container: &ContainerSpec, ends: Ends, report: &File) -> Result<i32, String> {
-    isolate(container, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
+fn build(
+    container: &ContainerSpec,
+    memory: &SharedMemory,
+    ends: Ends,
+    report: &File,
+) -> Result<(i32, Identity), String> {
+    isolate(container, memory, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
     let stage = spec::stage(container);
     mount_root(container, &stage)?;
+    let shm = shared_memory(memory, &stage);
     let root_path = stage.join("root");
     let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
+    if identity.groups.len() > GROUPS_MAX {
+        return Err(format!("more than {GROUPS_MAX} supplementary groups"));
+    }
     inroot::make_dirs(root.as_fd(), &container.cwd)
         .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
     let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
-    let config = spec::oci(container, &identity, &root_path, available);
+    let config = spec::oci(container, &identity, &root_path, shm.as_deref(), available);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
-    let launch = launch(container, &ends, &identity.home, available)?;
+    let profile = Profile::of(container);
+    let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
     drop(root);
     let pid = run_libcontainer(container, &stage, launch, ends)?;
     release(&stage, &container.id).map_err(|error| format!("error releasing container process: {error}"))?;
-    Ok(pid)
+    Ok((pid, identity))
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signal settings, mounts.
-fn isolate(container: &ContainerSpec, ends: &Ends, report: &File) -> io::Result<()> {
+fn isolate(container: &ContainerSpec, memory: &SharedMemory, ends: &Ends, report: &File) -> io::Result<()> {
     let [stdout, stderr, sync] = [&ends.stdout, &ends.stderr, &ends.sync].map(AsRawFd::as_raw_fd);
-    sys::close_all_but(&[stdout, stderr, sync, report.as_raw_fd()])?;
+    let shm = if let SharedMemory::Pod(shm) = memory { shm.as_raw_fd() } else { sync };
+    sys::close_all_but(&[stdout, stderr, sync, report.as_raw_fd(), shm])?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
-    sys::default_signal(libc::SIGPIPE);
+    sys::default_signals();
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
-    set_oom_score(container.oom_score_adj)?;
+    sys::set_oom_score(container.oom_score_adj)?;
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_SLAVE | MsFlags::MS_REC, None::<&str>)?;
     Ok(())
-}
-
-/// Lowering it takes CAP_SYS_RESOURCE, which a machine may withhold: then the
-/// container is killed earlier than wished, which is no reason not to run it.
-fn set_oom_score(value: i32) -> io::Result<()> {
-    match fs::write("/proc/self/oom_score_adj", value.to_string()) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
-        result => result,
-    }
 }
 
 /// A small memory file system for libcontainer's own files, and the root below it.
@@ -119,27 +141,16 @@ fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
     overlay().map_err(|error| format!("error mounting container root: {error}"))
 }
 
-fn launch(container: &ContainerSpec, ends: &Ends, home: &str, available: u64) -> Result<Launch, String> {
-    let c_strings = |texts: &[String]| {
-        let strings = texts.iter().map(|text| sys::c_string(text.as_ref()));
-        strings.collect::<io::Result<Vec<_>>>().map_err(|error| error.to_string())
-    };
-    if container.args.is_empty() {
-        return Err("no command specified".into());
+/// Where to find the pod's `/dev/shm`; `None` means each container has its own,
+/// which is what kernels leave us that cannot show one mount twice.
+fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
+    match memory {
+        SharedMemory::Node => Some(PathBuf::from("/dev/shm")),
+        SharedMemory::Pod(shm) => {
+            let target = stage.join("shm");
+            fs::create_dir(&target).and_then(|()| sys::mount_again(shm.as_fd(), &target)).ok().map(|()| target)
+        }
     }
-    let mut env = c_strings(&container.env)?;
-    if !container.env.iter().any(|entry| entry.starts_with("HOME=")) {
-        env.extend(c_strings(&[format!("HOME={home}")])?);
-    }
-    Ok(Launch {
-        args: c_strings(&container.args)?,
-        env,
-        search_path: spec::search_path(&container.env),
-        no_new_privileges: container.no_new_privileges,
-        capabilities: spec::mask(&container.capabilities) & available,
-        filters: seccomp::filters(&container.seccomp, &container.capabilities)?,
-        sync: ends.sync.as_raw_fd(),
-    })
 }
 
 fn run_libcontainer(container: &ContainerSpec, stage: &Path, launch: Launch, ends: Ends) -> Result<i32, String> {

@@ -10,10 +10,13 @@ use nix::fcntl::OFlag;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::{Pid, pipe2};
 
-use crate::builder::{self, Ends, Outcome};
+use crate::builder::{self, Ends, Outcome, REPORT_BYTES_MAX, SharedMemory};
 use crate::executor::START_ERROR;
+use crate::inroot::Identity;
+use crate::join::Entry;
 use crate::log::{Log, Stream};
-use crate::wire::{self, Cgroup, ContainerSpec, Exit, Fault, Reply, Start};
+use crate::profile::Profile;
+use crate::wire::{self, ContainerSpec, Exit, Fault, Reply, Start};
 use crate::{cgroup, record, sys};
 
 /// Who waits for an answer.
@@ -28,12 +31,15 @@ pub(crate) type Answer = (Asked, Reply);
 
 pub(crate) struct Container {
     dir: PathBuf,
-    cgroup: Cgroup,
+    profile: Profile,
+    identity: Identity,
     log: Log,
     pub(crate) stdout: Stream,
     pub(crate) stderr: Stream,
     pub(crate) stage: Stage,
     stopping: Stopping,
+    /// Who waits for it to be over and forgotten.
+    pub(crate) forgetting: Option<Asked>,
 }
 
 pub(crate) enum Stage {
@@ -80,7 +86,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Container {
     /// Starts making it; the answer comes when the builder has ended.
-    pub(crate) fn build(spec: &ContainerSpec, asked: Asked) -> Result<Self, Fault> {
+    pub(crate) fn build(spec: &ContainerSpec, memory: &SharedMemory, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
         let log = Log::open(&spec.log).map_err(|error| failed("error opening log file", &error))?;
         let plumbing = || -> io::Result<_> {
@@ -92,19 +98,22 @@ impl Container {
                 nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
             }
             let ends = Ends { stdout: out_end, stderr: err_end, sync: sync_end };
-            let builder = builder::spawn(spec, ends, report_end)?;
+            let builder = builder::spawn(spec, memory, ends, report_end)?;
             Ok((out, err, report, sync, builder))
         };
         let (out, err, report, sync, builder) =
             plumbing().map_err(|error| failed("error starting container process", &error))?;
         Ok(Self {
             dir: spec.dir.clone(),
-            cgroup: spec.cgroup.clone(),
+            profile: Profile::of(spec),
+            // The builder finds out.
+            identity: Identity::default(),
             log,
             stdout: Stream::new("stdout", out),
             stderr: Stream::new("stderr", err),
             stage: Stage::Building { builder, report: File::from(report), sync: File::from(sync), asked },
             stopping: Stopping::No,
+            forgetting: None,
         })
     }
 
@@ -114,11 +123,12 @@ impl Container {
         let Stage::Building { mut report, sync, asked, .. } = std::mem::replace(&mut self.stage, placeholder) else {
             unreachable!("only a container under construction has a builder")
         };
-        // One write, so one read; process 1 may still hold the pipe open.
-        let mut bytes = [0; 4096];
+        // All of it is there; process 1 may still hold the pipe open, so it has no end.
+        let mut bytes = vec![0; REPORT_BYTES_MAX];
         let length = report.read(&mut bytes).unwrap_or(0);
         match serde_json::from_slice(&bytes[..length]) {
-            Ok(Outcome::Made { pid }) => {
+            Ok(Outcome::Made { pid, identity }) => {
+                self.identity = identity;
                 self.stage = Stage::Created { pid: Pid::from_raw(pid), sync };
                 Ok((asked, Reply::Done))
             }
@@ -128,7 +138,7 @@ impl Container {
     }
 
     fn given_up(&self, asked: Asked, message: String) -> Answer {
-        cgroup::kill_all(&self.cgroup.members);
+        cgroup::kill_all(&self.profile.cgroup.members);
         (asked, Reply::Failed(Fault::Failed(message)))
     }
 
@@ -228,6 +238,16 @@ impl Container {
         }
     }
 
+    /// For a command that joins it.
+    pub(crate) fn entry<'a>(&'a self, command: &'a [String]) -> Result<Entry<'a>, Fault> {
+        match &self.stage {
+            Stage::Running { pid, .. } => {
+                Ok(Entry { profile: &self.profile, identity: &self.identity, init: *pid, command, own_cgroup: None })
+            }
+            _ => Err(Fault::NotRunning),
+        }
+    }
+
     /// KILL to every process of the container, whoever started it.
     pub(crate) fn kill_all(&mut self) {
         if let Stage::Building { builder, .. } = &self.stage {
@@ -236,7 +256,7 @@ impl Container {
         if let Some(pid) = self.init() {
             send(pid, libc::SIGKILL);
         }
-        cgroup::kill_all(&self.cgroup.members);
+        cgroup::kill_all(&self.profile.cgroup.members);
         self.stopping = Stopping::Killed(sys::mono() + KILL_AGAIN);
     }
 
@@ -261,15 +281,19 @@ impl Container {
         let Stage::Ending { exit, asked } = &mut self.stage else {
             unreachable!("only an ending container is finished")
         };
-        if cgroup::kill_all(&self.cgroup.members) > 0 {
+        if cgroup::kill_all(&self.profile.cgroup.members) > 0 {
             return Err(Duration::from_millis(1));
         }
         for stream in [&mut self.stdout, &mut self.stderr] {
             // A log that cannot be written must not keep the exit from being known.
             let _ = stream.drain(&mut self.log, buffer, sys::wall_ns());
         }
-        exit.oom_killed = cgroup::oom_killed(self.cgroup.oom.as_deref());
-        record::write(&self.dir, wire::EXIT_RECORD, exit).map_err(|_| RECORD_AGAIN)?;
+        exit.oom_killed = cgroup::oom_killed(self.profile.cgroup.oom.as_deref());
+        match record::write(&self.dir, wire::EXIT_RECORD, exit) {
+            // Its directory was removed: nobody wants to know any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result.map_err(|_| RECORD_AGAIN)?,
+        }
         let reply = match &exit.start_error {
             Some(error) => Reply::Failed(Fault::Start(error.clone())),
             None => Reply::Started { at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns) },

@@ -69,7 +69,7 @@ impl Launch {
     }
 
     /// Filter and capabilities; any failure means the program does not run.
-    fn confine(&self) -> Result<(), String> {
+    pub(crate) fn confine(&self) -> Result<(), String> {
         if self.no_new_privileges {
             // Needs no privilege, so the filter can come last and be the tightest.
             self.set_capabilities()?;
@@ -102,7 +102,7 @@ impl Launch {
     }
 
     /// Returns only with a message that says why it could not.
-    fn execute(&self) -> String {
+    pub(crate) fn execute(&self) -> String {
         let name = self.args[0].to_string_lossy().into_owned();
         let failed = |errno: Errno| format!("exec: {name:?}: {}: unknown", describe(errno));
         let run = |path: &CString| nix::unistd::execve(path, &self.args, &self.env).unwrap_err();

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use nix::sys::stat::{Mode, mkdirat};
+use serde::{Deserialize, Serialize};
 
 use crate::sys;
 use crate::wire::User;
@@ -47,7 +48,7 @@ fn open_dir(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// A user as numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub(crate) uid: u32,
     pub(crate) gid: u32,

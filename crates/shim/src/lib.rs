@@ -8,7 +8,8 @@
 //!
 //! Read in this order: `wire` (what the engine asks), `server` (the loop),
 //! `container` (one container's life), `builder` (how one is made), `executor`
-//! (the last steps before its program runs).
+//! (the last steps before its program runs), `exec` (commands in running
+//! containers), `join` (how one gets there).
 //!
 //! ```no_run
 //! // Before anything else of the program starts:
@@ -24,9 +25,12 @@ pub mod wire;
 mod builder;
 mod cgroup;
 mod container;
+mod exec;
 mod executor;
 mod inroot;
+mod join;
 mod log;
+mod profile;
 mod seccomp;
 mod server;
 mod spec;

@@ -19,6 +19,11 @@ pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(value)?)?;
     file.sync_data()?;
     fs::rename(&fresh, dir.join(name))?;
+    sync_dir(dir)
+}
+
+/// Makes what was created, renamed or removed in `dir` durable.
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 

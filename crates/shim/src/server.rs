@@ -13,7 +13,9 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
+use crate::builder::SharedMemory;
 use crate::container::{Answer, Asked, Container, Stage, Which};
+use crate::exec::{Execs, Order};
 use crate::log::LINE_BYTES_MAX;
 use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
 use crate::{sys, wire::ContainerSpec};
@@ -31,6 +33,7 @@ const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// before the sandbox was set up.
 pub(crate) fn run() -> io::Result<()> {
     let listener = UnixListener::from(sys::take_stdin()?);
+    sys::set_name(c"podium-shim")?;
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
         signals.add(signal);
@@ -46,8 +49,9 @@ pub(crate) fn run() -> io::Result<()> {
         signals,
         connections: BTreeMap::new(),
         connections_seen: 0,
-        is_set_up: false,
+        memory: None,
         containers: BTreeMap::new(),
+        execs: Execs::default(),
         unclaimed: Vec::new(),
         closing: None,
         buffer: vec![0; LINE_BYTES_MAX],
@@ -63,8 +67,10 @@ struct Server {
     signals: SignalFd,
     connections: BTreeMap<u64, Connection>,
     connections_seen: u64,
-    is_set_up: bool,
+    /// The pod's `/dev/shm`, once the sandbox is set up.
+    memory: Option<SharedMemory>,
     containers: BTreeMap<String, Container>,
+    execs: Execs,
     /// Children that ended before their builder had named them.
     unclaimed: Vec<(Pid, i32)>,
     /// Who asked for the end.
@@ -84,6 +90,7 @@ enum Source {
     Connection(u64),
     Sync(String),
     Output(String, Which),
+    ExecOutput(Pid, Which),
 }
 
 impl Server {
@@ -95,14 +102,14 @@ impl Server {
             }
             return over;
         }
-        !self.is_set_up && self.connections_seen > 0 && self.connections.is_empty()
+        self.memory.is_none() && self.connections_seen > 0 && self.connections.is_empty()
     }
 
     /// One wait and everything that became due.
     fn turn(&mut self) -> io::Result<()> {
         let timeout = self.tick();
         let ready = self.wait(timeout)?;
-        if ready.is_empty() && !self.is_set_up && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
+        if ready.is_empty() && self.memory.is_none() && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no engine came"));
         }
         for source in ready {
@@ -119,6 +126,7 @@ impl Server {
                         container.pump(which, &mut self.buffer);
                     }
                 }
+                Source::ExecOutput(pid, which) => self.execs.pump(pid, which, &mut self.buffer),
             }
         }
         Ok(())
@@ -127,7 +135,10 @@ impl Server {
     /// Deadlines and unfinished ends; how long to sleep at most.
     fn tick(&mut self) -> Duration {
         let now = sys::mono();
-        let mut sleep = if self.is_set_up { Duration::MAX } else { SETUP_TIMEOUT };
+        let mut sleep = if self.memory.is_some() { Duration::MAX } else { SETUP_TIMEOUT };
+        let (answers, due) = self.execs.tick(now);
+        answers.into_iter().for_each(|answer| self.answer(answer));
+        sleep = sleep.min(due.unwrap_or(Duration::MAX));
         let mut over = Vec::new();
         for (id, container) in &mut self.containers {
             if let Some(due) = container.tick(now) {
@@ -137,14 +148,24 @@ impl Server {
             if !matches!(container.stage, Stage::Ending { .. }) {
                 continue;
             }
+            // TC-066: commands end with their container. Reaping them wakes us.
+            if self.execs.end_all_of(id) > 0 {
+                continue;
+            }
             match container.finish(&mut self.buffer) {
-                Ok((exit, answer)) => over.push((id.clone(), exit, answer)),
+                Ok((exit, answer)) => over.push((id.clone(), exit, answer, container.forgetting)),
                 Err(again) => sleep = sleep.min(again),
             }
         }
-        for (container, exit, answer) in over {
-            self.broadcast(&Message::Exited { container, exit });
+        for (container, exit, answer, forgetting) in over {
+            let ended = self.execs.forget(&container);
+            ended.into_iter().for_each(|answer| self.answer(answer));
+            self.broadcast(&Message::Exited { container: container.clone(), exit });
             answer.into_iter().for_each(|answer| self.answer(answer));
+            if let Some(asked) = forgetting {
+                self.containers.remove(&container);
+                self.answer((asked, Reply::Done));
+            }
         }
         if self.closing.is_some() && self.containers.values().all(|c| matches!(c.stage, Stage::Over(_))) {
             sleep = Duration::ZERO;
@@ -171,6 +192,10 @@ impl Server {
                 }
             }
         }
+        for ((pid, which), fd) in self.execs.outputs() {
+            sources.push(Source::ExecOutput(pid, which));
+            fds.push(fd);
+        }
         let mut fds: Vec<PollFd<'_>> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // Rounded up: a wake-up before the deadline would spin until it.
         let millis = timeout.as_micros().div_ceil(1000);
@@ -196,7 +221,10 @@ impl Server {
         // Builders first: they name the others.
         ended.retain(|(pid, _)| !self.on_builder_ended(*pid));
         for (pid, code) in ended {
-            if let Some(container) = self.containers.values_mut().find(|container| container.init() == Some(pid)) {
+            if let Some(answer) = self.execs.on_ended(pid, code, &mut self.buffer) {
+                answer.into_iter().for_each(|answer| self.answer(answer));
+            } else if let Some(container) = self.containers.values_mut().find(|container| container.init() == Some(pid))
+            {
                 let answer = container.on_init_ended(code);
                 answer.into_iter().for_each(|answer| self.answer(answer));
             } else if self.containers.values().any(|container| container.builder().is_some()) {
@@ -210,15 +238,20 @@ impl Server {
             return false;
         };
         let id = id.clone();
-        let answer = container.on_builder_ended().unwrap_or_else(|refusal| {
-            self.containers.remove(&id);
-            refusal
-        });
-        if self.closing.is_some()
-            && let Some(container) = self.containers.get_mut(&id)
-        {
-            container.kill_all();
-        }
+        let forgetting = container.forgetting;
+        let answer = match container.on_builder_ended() {
+            Ok(answer) => {
+                if self.closing.is_some() || forgetting.is_some() {
+                    container.kill_all();
+                }
+                answer
+            }
+            Err(refusal) => {
+                self.containers.remove(&id);
+                forgetting.into_iter().for_each(|asked| self.answer((asked, Reply::Done)));
+                refusal
+            }
+        };
         self.answer(answer);
         true
     }
@@ -240,7 +273,7 @@ impl Server {
             Ok(length) => {
                 connection.received.extend_from_slice(&self.buffer[..length]);
                 loop {
-                    match wire::take::<Call>(&mut connection.received) {
+                    match wire::take_call(&mut connection.received) {
                         Ok(Some(call)) => calls.push(call),
                         Ok(None) => break connection.received.len() <= wire::FRAME_BYTES_MAX + 4,
                         Err(_) => break false,
@@ -251,21 +284,31 @@ impl Server {
         if connection.received.is_empty() {
             connection.received = Vec::new();
         }
-        for Call { seq, request } in calls {
-            let asked = Asked { connection: id, seq };
-            let reply = self.handle(request, asked);
+        for call in calls {
+            let (asked, reply) = match call {
+                Ok(Call { seq, request }) => {
+                    let asked = Asked { connection: id, seq };
+                    (asked, self.handle(request, asked))
+                }
+                Err(seq) => (Asked { connection: id, seq }, Some(Reply::Failed(Fault::Unsupported))),
+            };
             reply.into_iter().for_each(|reply| self.answer((asked, reply)));
         }
         if !intact {
-            self.connections.remove(&id);
+            self.disconnect(id);
         }
+    }
+
+    fn disconnect(&mut self, id: u64) {
+        self.connections.remove(&id);
+        self.execs.abandon(id);
     }
 
     /// The answer, unless it comes later.
     fn handle(&mut self, request: Request, asked: Asked) -> Option<Reply> {
         match request {
             Request::Setup(setup) => Some(self.set_up(&setup)),
-            _ if !self.is_set_up => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
+            _ if self.memory.is_none() => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
             Request::State => {
                 let shown = |(id, container): (&String, &Container)| ContainerState {
                     id: id.clone(),
@@ -281,7 +324,15 @@ impl Server {
             }
             Request::Signal { container, signal } => self.with(&container, |container| Some(container.signal(signal))),
             Request::ReopenLog { container } => self.with(&container, |container| Some(container.reopen_log())),
-            Request::Forget { container } => Some(self.forget(&container)),
+            Request::Exec { container, command, timeout_ms, exec } => {
+                let timeout = timeout_ms.map(Duration::from_millis);
+                self.exec(Order { number: exec, container, asked, timeout }, &command)
+            }
+            Request::Abort { exec } => {
+                self.execs.abort(asked.connection, exec);
+                Some(Reply::Done)
+            }
+            Request::Forget { container } => self.forget(&container, asked),
             Request::Shutdown => {
                 self.containers.values_mut().for_each(Container::kill_all);
                 self.closing = Some(asked);
@@ -298,12 +349,12 @@ impl Server {
     }
 
     fn set_up(&mut self, setup: &Setup) -> Reply {
-        if self.is_set_up {
+        if self.memory.is_some() {
             return Reply::Failed(Fault::State("sandbox is set up already".into()));
         }
         match enter(setup) {
-            Ok(()) => {
-                self.is_set_up = true;
+            Ok(memory) => {
+                self.memory = Some(memory);
                 Reply::Ready { version: wire::VERSION, pid: Pid::this().as_raw() }
             }
             Err(error) => Reply::Failed(Fault::Failed(format!("error creating sandbox namespaces: {error}"))),
@@ -317,7 +368,8 @@ impl Server {
         if self.closing.is_some() || self.containers.len() >= CONTAINERS_MAX {
             return Some(Reply::Failed(Fault::State("sandbox takes no more containers".into())));
         }
-        match Container::build(spec, asked) {
+        let Some(memory) = &self.memory else { unreachable!("asked for only once the sandbox is set up") };
+        match Container::build(spec, memory, asked) {
             Ok(container) => {
                 self.containers.insert(spec.id.clone(), container);
                 None
@@ -326,15 +378,23 @@ impl Server {
         }
     }
 
-    fn forget(&mut self, id: &str) -> Reply {
-        match self.containers.get(id).map(|container| &container.stage) {
-            None => Reply::Failed(Fault::Unknown),
-            Some(Stage::Over(_)) => {
-                self.containers.remove(id);
-                Reply::Done
-            }
-            Some(_) => Reply::Failed(Fault::State("container is not over".into())),
+    fn exec(&mut self, order: Order, command: &[String]) -> Option<Reply> {
+        let Some(container) = self.containers.get(&order.container) else {
+            return Some(Reply::Failed(Fault::Unknown));
+        };
+        let started = container.entry(command).and_then(|entry| self.execs.start(order, entry));
+        started.err().map(Reply::Failed)
+    }
+
+    fn forget(&mut self, id: &str, asked: Asked) -> Option<Reply> {
+        let Some(container) = self.containers.get_mut(id) else { return Some(Reply::Failed(Fault::Unknown)) };
+        if matches!(container.stage, Stage::Over(_)) {
+            self.containers.remove(id);
+            return Some(Reply::Done);
         }
+        container.kill_all();
+        container.forgetting = Some(asked);
+        None
     }
 
     fn answer(&mut self, (asked, reply): Answer) {
@@ -351,13 +411,13 @@ impl Server {
     fn send(&mut self, id: u64, message: &Message) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if wire::write(&mut connection.stream, message).is_err() {
-            self.connections.remove(&id);
+            self.disconnect(id);
         }
     }
 }
 
 /// Makes the namespaces the pod shares; its containers inherit them.
-fn enter(setup: &Setup) -> io::Result<()> {
+fn enter(setup: &Setup) -> io::Result<SharedMemory> {
     let mut flags = CloneFlags::empty();
     flags.set(CloneFlags::CLONE_NEWNET, setup.network);
     flags.set(CloneFlags::CLONE_NEWIPC, setup.ipc);
@@ -369,5 +429,5 @@ fn enter(setup: &Setup) -> io::Result<()> {
     if setup.network {
         sys::loopback_up()?;
     }
-    Ok(())
+    if setup.ipc { SharedMemory::of_pod() } else { Ok(SharedMemory::Node) }
 }

@@ -9,7 +9,8 @@ use crate::inroot::Identity;
 use crate::wire::{CAPABILITIES, ContainerSpec, PidNamespace};
 
 /// The OCI configuration of a container whose root is mounted at `root`.
-pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, available: u64) -> Value {
+/// `shm` is the directory its `/dev/shm` shows, `available` what capabilities we have to give.
+pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, shm: Option<&Path>, available: u64) -> Value {
     // Two more than the program will have: the executor needs them to install
     // the filter and to give the rest up, itself included.
     let mask = (mask(&spec.capabilities) | bit("CAP_SYS_ADMIN") | bit("CAP_SETPCAP")) & available;
@@ -18,8 +19,12 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, availa
     if spec.pid == PidNamespace::Own {
         namespaces.push(json!({"type": "pid"}));
     }
-    let (masked, readonly): (&[&str], &[&str]) =
-        if spec.privileged { (&[], &[]) } else { (MASKED_PATHS, READONLY_PATHS) };
+    let (masked, mut readonly): (&[&str], Vec<&str>) =
+        if spec.privileged { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
+    if !spec.privileged && !spec.cgroup.hierarchies.is_empty() {
+        // The hierarchies' mount points had to be made first.
+        readonly.push(CGROUP_PATH);
+    }
     json!({
         "ociVersion": "1.0.2",
         "process": {
@@ -33,7 +38,7 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, availa
             },
         },
         "root": { "path": root, "readonly": spec.readonly_rootfs },
-        "mounts": mounts(spec),
+        "mounts": mounts(spec, shm),
         "linux": {
             "cgroupsPath": spec.cgroup.path,
             "namespaces": namespaces,
@@ -43,7 +48,7 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, availa
     })
 }
 
-fn mounts(spec: &ContainerSpec) -> Vec<Value> {
+fn mounts(spec: &ContainerSpec, shm: Option<&Path>) -> Vec<Value> {
     let access = if spec.privileged { "rw" } else { "ro" };
     let mount = |destination: &str, kind: &str, options: &[&str]| json!({"destination": destination, "type": kind, "source": kind, "options": options});
     let mut mounts = vec![
@@ -52,10 +57,17 @@ fn mounts(spec: &ContainerSpec) -> Vec<Value> {
         mount("/dev/pts", "devpts", &["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", "gid=5"]),
         mount("/dev/mqueue", "mqueue", &["nosuid", "noexec", "nodev"]),
         mount("/sys", "sysfs", &["nosuid", "noexec", "nodev", access]),
-        mount("/sys/fs/cgroup", "cgroup", &["nosuid", "noexec", "nodev", "relatime", access]),
     ];
-    if !spec.mounts.iter().any(|bind| bind.destination == Path::new("/dev/shm")) {
-        mounts.push(mount("/dev/shm", "tmpfs", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]));
+    mounts.extend(cgroup_mounts(spec, access));
+    let safe = ["nosuid", "noexec", "nodev"];
+    match shm {
+        // A volume of the pod comes in its place.
+        _ if spec.mounts.iter().any(|bind| bind.destination == Path::new(SHM_PATH)) => {}
+        Some(source) => mounts.push(json!({
+            "destination": SHM_PATH, "type": "bind", "source": source,
+            "options": [safe[0], safe[1], safe[2], "bind", "rprivate", "rw"],
+        })),
+        None => mounts.push(mount(SHM_PATH, "tmpfs", &[&safe[..], &["mode=1777", "size=65536k"]].concat())),
     }
     let mut binds: Vec<_> = spec.mounts.iter().collect();
     // Outer directories first, so that an inner mount is not hidden.
@@ -70,6 +82,27 @@ fn mounts(spec: &ContainerSpec) -> Vec<Value> {
     mounts
 }
 
+/// Read-only, or a container could lift its own limits (CVE-2023-25809). On
+/// version 1 that takes bind mounts of ours: libcontainer's own mounts of the
+/// hierarchies are writable whatever is asked.
+fn cgroup_mounts(spec: &ContainerSpec, access: &str) -> Vec<Value> {
+    let mount = |destination: &str, kind: &str, source: &Path, options: &[&str]| {
+        let options = [&["nosuid", "noexec", "nodev"], options].concat();
+        json!({"destination": destination, "type": kind, "source": source, "options": options})
+    };
+    if spec.cgroup.hierarchies.is_empty() {
+        return vec![mount(CGROUP_PATH, "cgroup", Path::new("cgroup"), &["relatime", access])];
+    }
+    let root = mount(CGROUP_PATH, "tmpfs", Path::new("tmpfs"), &["mode=755", "size=64k"]);
+    let bind = |(name, source): &(String, PathBuf)| {
+        mount(&format!("{CGROUP_PATH}/{name}"), "bind", source, &["bind", "rprivate", access])
+    };
+    [root].into_iter().chain(spec.cgroup.hierarchies.iter().map(bind)).collect()
+}
+
+const SHM_PATH: &str = "/dev/shm";
+const CGROUP_PATH: &str = "/sys/fs/cgroup";
+
 /// The program's search path, from its own environment.
 pub(crate) fn search_path(env: &[String]) -> String {
     let last = env.iter().rev().find_map(|entry| entry.strip_prefix("PATH="));
@@ -81,7 +114,7 @@ pub(crate) fn mask(names: &[String]) -> u64 {
     names.iter().fold(0, |mask, name| mask | bit(name))
 }
 
-fn bit(name: &str) -> u64 {
+pub(crate) fn bit(name: &str) -> u64 {
     CAPABILITIES.iter().position(|known| *known == name).map_or(0, |number| 1 << number)
 }
 

@@ -1,6 +1,6 @@
 //! The system calls that no safe wrapper offers. Nothing here decides.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use nix::fcntl::OFlag;
+use nix::sched::{CloneFlags, setns};
 use nix::unistd::Pid;
 
 /// Wall time in nanoseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "the shim depends on no other crate of ours")]
 pub(crate) fn wall_ns() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
@@ -36,6 +36,42 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
             unsafe { libc::_exit(code) }
         }
         pid => Ok(Pid::from_raw(pid)),
+    }
+}
+
+/// Forks this process as [`fork`] does; the child is born in the PID namespace
+/// of the process behind `pidfd`. Our own later children are not.
+pub(crate) fn fork_into(pidfd: BorrowedFd<'_>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    let own = std::fs::File::open("/proc/self/ns/pid")?;
+    setns(pidfd, CloneFlags::CLONE_NEWPID)?;
+    let forked = fork(child);
+    if let Err(error) = setns(&own, CloneFlags::CLONE_NEWPID) {
+        // Whatever we made from now on would be born in the wrong container.
+        eprintln!("shim: own PID namespace is lost: {error}");
+        std::process::abort();
+    }
+    forked
+}
+
+/// A descriptor for a child that has not been reaped.
+pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
+    // SAFETY: takes two numbers; the result is checked.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid.as_raw(), 0) };
+    if fd == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// How early the kernel chooses this process when memory is short. Lowering it
+/// takes CAP_SYS_RESOURCE, which a machine may withhold: then the container is
+/// killed earlier than wished, which is no reason not to run it.
+pub(crate) fn set_oom_score(value: i32) -> io::Result<()> {
+    match std::fs::write("/proc/self/oom_score_adj", value.to_string()) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        result => result,
     }
 }
 
@@ -91,6 +127,13 @@ pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The name process lists show.
+pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
+    // SAFETY: PR_SET_NAME reads at most 16 bytes of a terminated string.
+    let result = unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Brings the loopback device of the current network namespace up.
 pub(crate) fn loopback_up() -> io::Result<()> {
     // SAFETY: a plain socket call; the result is checked and owned once.
@@ -119,14 +162,60 @@ pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io:
     how.flags = u64::from((flags | libc::O_CLOEXEC).unsigned_abs());
     how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
     // SAFETY: `path` and `how` are valid for the call and `how`'s size is given.
-    let fd = unsafe {
-        libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size_of::<libc::open_how>())
+    // The result is checked and owned once.
+    unsafe {
+        let size = size_of::<libc::open_how>();
+        owned(libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size))
+    }
+}
+
+/// A memory file system that is mounted nowhere and lives as long as its descriptor.
+pub(crate) fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
+    // SAFETY: the string is valid for the call; the result is checked and owned once.
+    let context = unsafe { owned(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC))? };
+    let configure = |command: u32, key: *const libc::c_char, value: *const libc::c_char| {
+        // SAFETY: key and value are null or valid strings, as the command wants them.
+        let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     };
+    for (key, value) in options {
+        configure(FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr())?;
+    }
+    configure(FSCONFIG_CMD_CREATE, std::ptr::null(), std::ptr::null())?;
+    let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
+    // SAFETY: takes numbers only; the result is checked and owned once.
+    unsafe { owned(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)) }
+}
+
+/// Shows a detached file system at `target` as well. Kernels before 6.15 refuse.
+pub(crate) fn mount_again(filesystem: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
+    let target = c_string(target.as_os_str())?;
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH.unsigned_abs();
+    // SAFETY: an empty path means the descriptor itself; the result is checked and owned once.
+    let clone = unsafe { owned(libc::syscall(libc::SYS_open_tree, filesystem.as_raw_fd(), c"".as_ptr(), flags))? };
+    // SAFETY: both paths are valid strings for the call.
+    let result = unsafe {
+        let (from, to) = (clone.as_raw_fd(), target.as_ptr());
+        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH)
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+// From linux/mount.h; not every C library has them.
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSMOUNT_CLOEXEC: u32 = 1;
+const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
+
+/// # Safety
+/// `fd` is the result of a call that gives a new descriptor or -1.
+unsafe fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
     if fd == -1 {
         return Err(io::Error::last_os_error());
     }
     let fd = RawFd::try_from(fd).map_err(io::Error::other)?;
-    // SAFETY: the kernel has just given us this descriptor.
+    // SAFETY: by this function's contract nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -180,10 +269,17 @@ fn prctl_answer(option: i32, value: u64) -> i32 {
     unsafe { libc::prctl(option, value, 0, 0, 0) }
 }
 
-/// Gives a signal its default meaning again; children inherit ignored ones.
-pub(crate) fn default_signal(signal: i32) {
-    // SAFETY: installs no handler, only the default disposition.
-    unsafe { libc::signal(signal, libc::SIG_DFL) };
+/// Gives every signal its default meaning again: ignored ones would stay
+/// ignored in the program, those the C library hides from us included.
+pub(crate) fn default_signals() {
+    // Handler, flags, restorer and mask of the kernel's own structure.
+    let default = [0_u64; 4];
+    for signal in 1..=64 {
+        // SAFETY: installs the default disposition; `default` is at least as
+        // large as the kernel's structure and the set is 8 bytes long. KILL
+        // and STOP are refused, which is harmless.
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), std::ptr::null::<u64>(), 8) };
+    }
 }
 
 pub(crate) fn c_string(text: &OsStr) -> io::Result<CString> {

@@ -11,7 +11,16 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of this protocol, told by the shim in [`Reply::Ready`].
-pub const VERSION: u32 = 1;
+///
+/// 1 ends the connection when it hears a request it does not know; from 2 on
+/// such a request is answered with [`Fault::Unsupported`].
+pub const VERSION: u32 = 2;
+
+/// The first version that knows [`Request::Exec`].
+pub const EXEC_SINCE: u32 = 2;
+
+/// What is kept of each output of a command (CVE-2022-31030).
+pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
 
 /// Longest message either side accepts. The kernel's limit on arguments and
 /// environment of one program is 2 MiB.
@@ -48,13 +57,28 @@ pub enum Request {
         container: String,
         signal: i32,
     },
-    /// Forgets a container that is over.
+    /// Kills a container if need be and forgets it; answered when it is over.
     Forget {
         container: String,
     },
     /// Opens the log file anew, after someone has renamed it.
     ReopenLog {
         container: String,
+    },
+    /// Runs a command in a running container, as if the container's own
+    /// process had; answered with [`Reply::Executed`] when it has ended. It is
+    /// killed when `timeout_ms` has passed, when the container ends and when
+    /// this connection does.
+    Exec {
+        container: String,
+        command: Vec<String>,
+        timeout_ms: Option<u64>,
+        /// For `Abort`: a number this connection has not used yet.
+        exec: u64,
+    },
+    /// Kills a command of this connection; nobody waits for it any more.
+    Abort {
+        exec: u64,
     },
     /// Kills what runs, records the exits, answers and ends.
     Shutdown,
@@ -144,6 +168,13 @@ pub struct Cgroup {
     pub members: PathBuf,
     /// The file with an `oom_kill N` line.
     pub oom: Option<PathBuf>,
+    /// Version 1: what the container sees below `/sys/fs/cgroup`, by name.
+    /// Empty means version 2.
+    pub hierarchies: Vec<(String, PathBuf)>,
+    /// Its directory in every hierarchy: what a process that joins the
+    /// container later has to enter, one by one.
+    #[serde(default)]
+    pub every: Vec<PathBuf>,
 }
 
 /// What the shim says: an answer, or that something ended.
@@ -166,6 +197,15 @@ pub enum Reply {
     Started {
         at_ns: u64,
     },
+    /// To `Exec`.
+    Executed {
+        /// 128 + n when signal n ended it.
+        code: i32,
+        #[serde(with = "bytes")]
+        stdout: Vec<u8>,
+        #[serde(with = "bytes")]
+        stderr: Vec<u8>,
+    },
     Done,
     Failed(Fault),
 }
@@ -177,8 +217,14 @@ pub enum Fault {
     Unknown,
     /// The request does not fit the container's state.
     State(String),
-    /// The program could not be executed; the container has exited with 128.
+    /// The program could not be executed; a container has exited with 128.
     Start(String),
+    /// To `Exec`: the container's process is gone, or has not been started.
+    NotRunning,
+    /// To `Exec`: it took too long and was killed.
+    TimedOut,
+    /// This shim is too old for the request.
+    Unsupported,
     /// Making the container or sandbox failed.
     Failed(String),
 }
@@ -281,15 +327,54 @@ pub fn frame(message: &impl Serialize) -> io::Result<Vec<u8>> {
 
 /// Takes one whole message off the front of `buffer`, if there is one.
 pub fn take<T: DeserializeOwned>(buffer: &mut Vec<u8>) -> io::Result<Option<T>> {
+    let Some(body) = first(buffer)? else { return Ok(None) };
+    let length = body.len();
+    let message = serde_json::from_slice(body)?;
+    buffer.drain(..4 + length);
+    Ok(Some(message))
+}
+
+/// Takes one call off the front of `buffer`, if there is a whole one. `Err`
+/// inside with its number when it asks for something this version does not know.
+pub fn take_call(buffer: &mut Vec<u8>) -> io::Result<Option<Result<Call, u64>>> {
+    #[derive(Deserialize)]
+    struct Unknown {
+        seq: u64,
+    }
+    let Some(body) = first(buffer)? else { return Ok(None) };
+    let length = body.len();
+    let call = match serde_json::from_slice::<Call>(body) {
+        Ok(call) => Ok(call),
+        Err(error) => Err(serde_json::from_slice::<Unknown>(body).map_err(|_| error)?.seq),
+    };
+    buffer.drain(..4 + length);
+    Ok(Some(call))
+}
+
+/// The first whole message in `buffer`.
+fn first(buffer: &[u8]) -> io::Result<Option<&[u8]>> {
     let Some(prefix) = buffer.first_chunk::<4>() else { return Ok(None) };
     let length = u32::from_le_bytes(*prefix) as usize;
     if length > FRAME_BYTES_MAX {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "message too long"));
     }
-    let Some(body) = buffer.get(4..4 + length) else { return Ok(None) };
-    let message = serde_json::from_slice(body)?;
-    buffer.drain(..4 + length);
-    Ok(Some(message))
+    Ok(buffer.get(4..4 + length))
+}
+
+/// Bytes as text, a character for each: short for what is text already, and
+/// nothing is lost of what is not.
+mod bytes {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        bytes.iter().map(|byte| char::from(*byte)).collect::<String>().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.chars().map(|c| u8::try_from(c).map_err(D::Error::custom)).collect()
+    }
 }
 
 /// Reads one message from a blocking stream.
@@ -328,6 +413,28 @@ mod tests {
         }
         assert_eq!(take::<Message>(&mut buffer).unwrap(), Some(message));
         assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn a_request_of_a_later_version_is_heard_as_such_and_ends_nothing() {
+        let mut buffer = Vec::new();
+        for text in [r#"{"seq":7,"request":{"Dance":{"with":"me"}}}"#, r#"{"seq":8,"request":"State"}"#] {
+            buffer.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
+            buffer.extend(text.as_bytes());
+        }
+        assert_eq!(take_call(&mut buffer).unwrap().unwrap().unwrap_err(), 7);
+        let known = take_call(&mut buffer).unwrap().unwrap().unwrap();
+        assert_eq!((known.seq, known.request), (8, Request::State));
+        assert!(take_call(&mut buffer).unwrap().is_none());
+    }
+
+    #[test]
+    fn every_byte_of_a_commands_output_survives_the_wire() {
+        let stdout: Vec<u8> = (0..=255).collect();
+        let reply = Reply::Executed { code: 3, stdout, stderr: b"plain".to_vec() };
+        let mut buffer = frame(&reply).unwrap();
+        assert!(String::from_utf8_lossy(&buffer).contains("\"plain\""));
+        assert_eq!(take::<Reply>(&mut buffer).unwrap(), Some(reply));
     }
 
     #[test]

@@ -1,3 +1,187 @@
-//! Later.
+//! What a container must not be able to do (security.md B5).
+
+use std::fs;
+
+use cri::{ContainerConfig, Resources, Runtime, Seccomp};
+
 use crate::harness::Case;
-pub(crate) const CASES: &[Case] = &[];
+use crate::world::{World, check, shell};
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_container_has_only_the_default_capabilities", a_container_has_only_the_default_capabilities),
+    ("dangerous_system_calls_are_refused", dangerous_system_calls_are_refused),
+    ("masked_and_readonly_paths_hold", masked_and_readonly_paths_hold),
+    ("no_descriptor_of_the_host_leaks_in", no_descriptor_of_the_host_leaks_in),
+    ("the_hosts_devices_cannot_be_opened", the_hosts_devices_cannot_be_opened),
+    ("our_binary_cannot_be_written_from_inside", our_binary_cannot_be_written_from_inside),
+    ("limits_and_membership_of_the_cgroup_are_real", limits_and_membership_of_the_cgroup_are_real),
+    ("each_container_has_its_own_writable_root", each_container_has_its_own_writable_root),
+    ("signals_and_their_masks_are_fresh", signals_and_their_masks_are_fresh),
+    ("a_privileged_container_has_everything", a_privileged_container_has_everything),
+];
+
+async fn output(world: &World, config: ContainerConfig) -> String {
+    let sandbox = world.sandbox(&config.name).await;
+    let id = world.run_with(&sandbox, config).await;
+    world.exit(&id).await;
+    world.output(&id).await
+}
+
+fn status_line(status: &str, name: &str) -> String {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{status}"));
+    line.trim_start_matches(':').trim().to_owned()
+}
+
+fn a_container_has_only_the_default_capabilities() {
+    check(|world| async move {
+        let status = output(&world, shell("root", "cat /proc/self/status")).await;
+        for set in ["CapPrm", "CapEff", "CapBnd"] {
+            assert_eq!(status_line(&status, set), "00000000a80425fb", "{set}");
+        }
+        for set in ["CapInh", "CapAmb"] {
+            assert_eq!(status_line(&status, set), "0000000000000000", "{set}");
+        }
+        assert_eq!(status_line(&status, "Seccomp"), "2");
+        assert_eq!(status_line(&status, "NoNewPrivs"), "0");
+        let mut config = shell("user", "cat /proc/self/status");
+        config.security.run_as_user = Some(1000);
+        config.security.no_new_privileges = true;
+        config.security.capabilities_drop = vec!["ALL".into()];
+        let status = output(&world, config).await;
+        for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+            assert_eq!(status_line(&status, set), "0000000000000000", "{set}");
+        }
+        assert_eq!(status_line(&status, "NoNewPrivs"), "1");
+        assert_eq!(status_line(&status, "Seccomp"), "2");
+    });
+}
+
+fn dangerous_system_calls_are_refused() {
+    check(|world| async move {
+        let script = "mount -t tmpfs x /tmp || echo mount; unshare -m true || echo unshare; unshare -U true || echo userns; \
+            chroot / true && echo chroot-works";
+        // The capability alone does not open what the filter closes, and the other way round.
+        let output = output(&world, shell("c", script)).await;
+        for said in ["mount", "unshare", "userns", "chroot-works"] {
+            assert!(output.lines().any(|line| line == said), "{said} is not in {output}");
+        }
+        let mut open = shell("open", "cat /proc/self/status");
+        open.security.seccomp = Seccomp::Unconfined;
+        let status = self::output(&world, open).await;
+        assert_eq!(status_line(&status, "Seccomp"), "0");
+        let sandbox = world.sandbox("closed").await;
+        let mut missing = shell("missing", "true");
+        missing.security.seccomp = Seccomp::Localhost("/no/such/profile.json".into());
+        assert!(world.engine.create_container(&sandbox, missing).await.is_err(), "a missing profile fails closed");
+    });
+}
+
+fn masked_and_readonly_paths_hold() {
+    check(|world| async move {
+        let script = "cat /proc/kcore | head -c 1 | grep . && echo kcore; ls /sys/firmware | grep . && echo firmware; \
+            echo 1 > /proc/sys/kernel/hostname && echo sys; echo b > /proc/sysrq-trigger && echo sysrq; \
+            touch /sys/x && echo sysfs; for c in /sys/fs/cgroup/*; do mkdir $c/x && echo cgroup $c; done; echo done";
+        assert_eq!(
+            output(&world, shell("c", script)).await.lines().filter(|line| !line.contains(": ")).collect::<Vec<_>>(),
+            ["done"]
+        );
+        let mut readonly = shell("readonly", "touch /x || echo readonly; touch /dev/shm/x && echo shm");
+        readonly.security.readonly_rootfs = true;
+        let output = output(&world, readonly).await;
+        assert!(output.contains("readonly\n") && output.contains("shm\n"), "{output}");
+    });
+}
+
+fn no_descriptor_of_the_host_leaks_in() {
+    check(|world| async move {
+        let output = output(&world, shell("c", "ls -l /proc/1/fd; pwd; ls /proc/1/cwd/")).await;
+        let fds: Vec<&str> = output.lines().filter_map(|line| Some(line.split_once(" -> ")?.1)).collect();
+        // Standard streams, and nothing else.
+        assert_eq!(fds.len(), 3, "{output}");
+        assert_eq!(fds[0], "/dev/null", "{output}");
+        assert!(fds[1].starts_with("pipe:") && fds[2].starts_with("pipe:"), "{output}");
+        assert!(output.contains("\n/\n"), "{output}");
+    });
+}
+
+fn the_hosts_devices_cannot_be_opened() {
+    check(|world| async move {
+        let script = "mknod /disk b 254 0; head -c 1 /disk >/dev/null && echo disk; mknod /mem c 1 1; \
+            head -c 1 /mem > /dev/null && echo mem; head -c 1 /dev/zero >/dev/null && echo zero; ls /dev";
+        let output = output(&world, shell("c", script)).await;
+        let said: Vec<&str> = output.lines().filter(|line| !line.contains(": ")).collect();
+        assert_eq!(said[0], "zero", "{output}");
+        assert!(said.contains(&"null") && !said.contains(&"vda"), "{output}");
+    });
+}
+
+fn our_binary_cannot_be_written_from_inside() {
+    check(|world| async move {
+        // CVE-2019-5736: the entry point is our own binary.
+        let sandbox = world.sandbox("a").await;
+        let before = fs::metadata(&world.config.shim_exe).unwrap();
+        let record = world.config.root.join("sandboxes").join(&sandbox.0).join("sandbox.json");
+        let record: serde_json::Value = serde_json::from_slice(&fs::read(record).unwrap()).unwrap();
+        let exe = format!("/proc/{}/exe", record["shim_pid"]);
+        // Running, it is busy anyway; what counts is that its mount is read-only for ever.
+        let flags = nix::sys::statvfs::statvfs(exe.as_str()).unwrap().flags();
+        assert!(flags.contains(nix::sys::statvfs::FsFlags::ST_RDONLY), "{flags:?}");
+        let config = ContainerConfig { command: vec!["/proc/self/exe".into()], ..shell("c", "") };
+        let id = world.create(&sandbox, config).await;
+        let _ = world.engine.start_container(&id).await;
+        world.exit(&id).await;
+        let after = fs::metadata(&world.config.shim_exe).unwrap();
+        assert_eq!((before.len(), before.modified().unwrap()), (after.len(), after.modified().unwrap()));
+    });
+}
+
+fn limits_and_membership_of_the_cgroup_are_real() {
+    check(|world| async move {
+        let mut config = shell(
+            "c",
+            "cat /proc/self/cgroup; (sleep 1 & sleep 1 & sleep 1 & sleep 1 & sleep 1 & wait) || true; \
+            cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max; echo done",
+        );
+        config.resources =
+            Resources { memory_limit_bytes: Some(32 << 20), pids_limit: Some(4), ..Resources::default() };
+        let output = output(&world, config).await;
+        assert!(output.lines().any(|line| line == (32 << 20).to_string()), "{output}");
+        assert!(output.contains("can't fork"), "{output}");
+        // A cgroup namespace of its own: its own cgroup is the root it sees (CVE-2023-25809).
+        assert!(output.lines().any(|line| line.ends_with("memory:/") || line == "0::/"), "{output}");
+    });
+}
+
+fn each_container_has_its_own_writable_root() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let (_, first) = world.outcome(&sandbox, "one", "echo mine > /file; rm /bin/plain; ls /bin/plain /file").await;
+        assert!(first.contains("/file\n"), "{first}");
+        let (_, second) = world.outcome(&sandbox, "two", "ls /file; ls /bin/plain; ls -ld /").await;
+        assert!(second.contains("/bin/plain\n") && second.contains("/file: No such file"), "{second}");
+        assert!(second.contains("drwxr-xr-x"), "{second}");
+    });
+}
+
+fn signals_and_their_masks_are_fresh() {
+    check(|world| async move {
+        let mut config = shell("c", "");
+        config.command = vec!["cat".into(), "/proc/self/status".into()];
+        let status = output(&world, config).await;
+        for set in ["SigBlk", "SigIgn", "SigCgt"] {
+            assert_eq!(status_line(&status, set), "0000000000000000", "{set}");
+        }
+    });
+}
+
+fn a_privileged_container_has_everything() {
+    check(|world| async move {
+        let mut config = shell("c", "mount -t tmpfs x /tmp && echo mounted; cat /proc/self/status");
+        config.security.privileged = true;
+        let output = output(&world, config).await;
+        assert!(output.starts_with("mounted\n"), "{output}");
+        assert_eq!(status_line(&output, "Seccomp"), "0");
+        let own = fs::read_to_string("/proc/self/status").unwrap();
+        assert_eq!(status_line(&output, "CapEff"), status_line(&own, "CapEff"));
+    });
+}

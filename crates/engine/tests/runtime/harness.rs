@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::prctl::set_pdeathsig;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 pub(crate) type Case = (&'static str, fn());
 
@@ -32,6 +33,9 @@ pub(crate) fn main(cases: &[Case]) -> ExitCode {
     if std::env::var_os(INSIDE).is_none() {
         return outside(&args);
     }
+    if has("--bench") {
+        return inside(&[("bench", crate::bench::run)]);
+    }
     inside(&chosen)
 }
 
@@ -48,6 +52,7 @@ fn inside(cases: &[Case]) -> ExitCode {
     set_pdeathsig(Signal::SIGKILL).unwrap();
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>).unwrap();
     mount(Some("proc"), "/proc", Some("proc"), MsFlags::empty(), None::<&str>).unwrap();
+    crate::complaints::listen();
     println!("\nrunning {} tests", cases.len());
     let mut failed = Vec::new();
     for (name, case) in cases.iter().copied() {
@@ -70,6 +75,8 @@ fn inside(cases: &[Case]) -> ExitCode {
         println!("test {name} ... {verdict} ({} ms)", started.elapsed().as_millis());
         if !passed {
             failed.push(name);
+            // Everyone in this namespace but us: the next test must not suffer.
+            let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
         }
     }
     println!("\ntest result: {} passed; {} failed {failed:?}", cases.len() - failed.len(), failed.len());

@@ -1,3 +1,195 @@
-//! Later.
+//! Engines that die, shims that die, and what the next engine makes of it.
+
+use std::fs;
+use std::time::Duration;
+
+use cri::{ContainerState, Runtime, SandboxId, SandboxState};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
 use crate::harness::Case;
-pub(crate) const CASES: &[Case] = &[];
+use crate::world::{World, check, shell};
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_new_engine_finds_everything_again", a_new_engine_finds_everything_again),
+    ("exits_without_an_engine_are_learned_by_the_next", exits_without_an_engine_are_learned_by_the_next),
+    ("tc_066_a_deadline_holds_without_an_engine", tc_066_a_deadline_holds_without_an_engine),
+    ("a_dead_shim_makes_its_containers_unknown", a_dead_shim_makes_its_containers_unknown),
+    ("only_a_death_that_nobody_wanted_is_complained_about", only_a_death_that_nobody_wanted_is_complained_about),
+    ("a_shim_that_died_between_engines_is_noticed", a_shim_that_died_between_engines_is_noticed),
+    ("what_was_never_finished_is_cleared_away", what_was_never_finished_is_cleared_away),
+    ("a_shim_ignores_polite_signals", a_shim_ignores_polite_signals),
+];
+
+fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
+    let record = fs::read_to_string(world.config.root.join("sandboxes").join(&sandbox.0).join("sandbox.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+    Pid::from_raw(record["shim_pid"].as_i64().unwrap().try_into().unwrap())
+}
+
+/// What the kernel accounts to a sandbox's shim.
+pub(crate) fn shim_memory(world: &World, sandbox: &SandboxId) -> String {
+    let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", shim_pid(world, sandbox))).unwrap();
+    rollup.lines().filter(|line| line.starts_with("Private") || line.starts_with("Rss")).collect::<Vec<_>>().join(", ")
+}
+
+fn a_new_engine_finds_everything_again() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let running =
+            world.run(&sandbox, "running", "echo up; trap 'exit 5' TERM; while true; do sleep 0.01; done").await;
+        let created = world.create(&sandbox, shell("created", "echo later")).await;
+        let over = world.run(&sandbox, "over", "exit 4").await;
+        world.exit(&over).await;
+        world.says(&running, "up").await;
+        let (sandboxes, mut containers) =
+            (world.engine.sandboxes(None).await.unwrap(), world.engine.containers(None).await.unwrap());
+        let world = world.reopen().await;
+        assert_eq!(world.engine.sandboxes(None).await.unwrap(), sandboxes);
+        let mut found = world.engine.containers(None).await.unwrap();
+        found.sort_by(|a, b| a.id.cmp(&b.id));
+        containers.sort_by(|a, b| a.id.cmp(&b.id));
+        assert_eq!(found, containers);
+        // And it can go on with them.
+        world.engine.start_container(&created).await.unwrap();
+        assert_eq!(world.exit(&created).await.exit_code, 0);
+        world.engine.stop_container(&running, Duration::from_secs(30)).await.unwrap();
+        assert_eq!(world.container(&running).await.exit_code, 5);
+        assert_eq!(world.outcome(&sandbox, "new", "echo new").await, (0, "new\n".into()));
+    });
+}
+
+fn exits_without_an_engine_are_learned_by_the_next() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let flag = world.dir.path().join("flag");
+        fs::create_dir(&flag).unwrap();
+        let mut config = shell("c", "echo up; while [ ! -e /flag/go ]; do sleep 0.01; done; exit 9");
+        config.mounts = vec![cri::Mount { host_path: flag.clone(), container_path: "/flag".into(), readonly: true }];
+        let id = world.run_with(&sandbox, config).await;
+        world.says(&id, "up").await;
+        let record =
+            world.config.root.join("sandboxes").join(&sandbox.0).join("containers").join(&id.0).join("exit.json");
+        let World { dir, config, engine } = world;
+        drop(engine);
+        fs::write(flag.join("go"), "").unwrap();
+        let started = std::time::Instant::now();
+        while !record.exists() {
+            assert!(started.elapsed() < Duration::from_secs(10), "the exit was never recorded");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let engine = crate::world::open(&config).await;
+        let world = World { dir, config, engine };
+        let container = world.container(&id).await;
+        assert_eq!((container.state, container.exit_code), (ContainerState::Exited, 9));
+    });
+}
+
+fn tc_066_a_deadline_holds_without_an_engine() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let id = world.run(&sandbox, "c", "trap 'echo asked' TERM; echo up; while true; do sleep 0.01; done").await;
+        world.says(&id, "up").await;
+        let engine = world.engine.clone();
+        let stop = tokio::spawn({
+            let id = id.clone();
+            async move { engine.stop_container(&id, Duration::from_millis(500)).await }
+        });
+        world.says(&id, "asked").await;
+        stop.abort();
+        let _ = stop.await;
+        let world = world.reopen().await;
+        let container = world.exit(&id).await;
+        assert_eq!((container.state, container.exit_code), (ContainerState::Exited, 137));
+    });
+}
+
+fn a_dead_shim_makes_its_containers_unknown() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let running = world.run(&sandbox, "running", "exec sleep 1000").await;
+        let over = world.run(&sandbox, "over", "exit 4").await;
+        world.exit(&over).await;
+        kill(shim_pid(&world, &sandbox), Signal::SIGKILL).unwrap();
+        let container = world.exit(&running).await;
+        assert_eq!(container.state, ContainerState::Unknown);
+        assert_eq!((container.exit_code, container.reason.as_str()), (255, "Unknown"));
+        let container = world.container(&over).await;
+        assert_eq!((container.state, container.exit_code), (ContainerState::Exited, 4));
+        world.engine.stop_container(&running, Duration::from_secs(30)).await.unwrap();
+        world.engine.stop_sandbox(&sandbox).await.unwrap();
+        assert_eq!(world.engine.sandboxes(None).await.unwrap()[0].state, SandboxState::NotReady);
+        // The pod's next sandbox lives in the same cgroup.
+        let mut next = world.sandbox_config("a");
+        next.meta.attempt = 1;
+        let next = world.engine.run_sandbox(next).await.unwrap();
+        world.engine.remove_sandbox(&sandbox).await.unwrap();
+        assert_eq!(world.outcome(&next, "again", "echo again").await, (0, "again\n".into()));
+    });
+}
+
+fn only_a_death_that_nobody_wanted_is_complained_about() {
+    check(|world| async move {
+        crate::complaints::take();
+        let mut sandboxes = Vec::new();
+        for number in 0..6 {
+            sandboxes.push(world.sandbox(&format!("s{number}")).await);
+        }
+        let (stopped, removed) = sandboxes.split_at(3);
+        futures::future::join_all(stopped.iter().map(|id| world.engine.stop_sandbox(id))).await;
+        futures::future::join_all(removed.iter().map(|id| world.engine.remove_sandbox(id))).await;
+        world.sandbox("down").await;
+        world.engine.destroy().await.unwrap();
+        assert_eq!(crate::complaints::take(), Vec::<String>::new());
+        let sandbox = world.sandbox("lost").await;
+        let id = world.run(&sandbox, "c", "exec sleep 1000").await;
+        kill(shim_pid(&world, &sandbox), Signal::SIGKILL).unwrap();
+        world.exit(&id).await;
+        let complaints = crate::complaints::take();
+        assert!(complaints.iter().any(|line| line.contains("monitor process has died")), "{complaints:?}");
+    });
+}
+
+fn a_shim_that_died_between_engines_is_noticed() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let id = world.run(&sandbox, "c", "exec sleep 1000").await;
+        let pid = shim_pid(&world, &sandbox);
+        let World { dir, config, engine } = world;
+        drop(engine);
+        kill(pid, Signal::SIGKILL).unwrap();
+        let engine = crate::world::open(&config).await;
+        let world = World { dir, config, engine };
+        assert_eq!(world.container(&id).await.state, ContainerState::Unknown);
+        assert_eq!(world.engine.sandboxes(None).await.unwrap()[0].state, SandboxState::NotReady);
+    });
+}
+
+fn what_was_never_finished_is_cleared_away() {
+    check(|world| async move {
+        let whole = world.sandbox("whole").await;
+        let torn = world.sandbox("torn").await;
+        let lost = world.run(&whole, "lost", "exec sleep 1000").await;
+        let sandboxes = world.config.root.join("sandboxes");
+        // As if the engine had died before it wrote these records.
+        fs::remove_file(sandboxes.join(&torn.0).join("sandbox.json")).unwrap();
+        fs::remove_file(sandboxes.join(&whole.0).join("containers").join(&lost.0).join("container.json")).unwrap();
+        let world = world.reopen().await;
+        let left: Vec<_> = world.engine.sandboxes(None).await.unwrap().into_iter().map(|sandbox| sandbox.id).collect();
+        assert_eq!(left, std::slice::from_ref(&whole));
+        assert_eq!(world.engine.containers(None).await.unwrap(), []);
+        assert!(!sandboxes.join(&torn.0).exists());
+        assert!(!sandboxes.join(&whole.0).join("containers").join(&lost.0).exists());
+        assert_eq!(world.outcome(&whole, "c", "echo fine").await, (0, "fine\n".into()));
+    });
+}
+
+fn a_shim_ignores_polite_signals() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGPIPE] {
+            kill(shim_pid(&world, &sandbox), signal).unwrap();
+        }
+        assert_eq!(world.outcome(&sandbox, "c", "echo fine").await, (0, "fine\n".into()));
+    });
+}

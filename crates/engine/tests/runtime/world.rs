@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 static WORLDS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct World {
-    pub(crate) dir: tempfile::TempDir,
+    pub(crate) dir: Arc<tempfile::TempDir>,
     pub(crate) config: Config,
     pub(crate) engine: Arc<Engine>,
 }
@@ -30,18 +30,18 @@ pub(crate) struct World {
 /// Runs a test body in a fresh instance, then takes it down and looks for leaks.
 pub(crate) fn check<F: Future<Output = ()>>(body: impl FnOnce(World) -> F) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let config = runtime.block_on(async {
+    // Kept until the end: without its records nobody would know what to take down.
+    let (config, _dir) = runtime.block_on(async {
         let world = World::new().await;
-        let config = world.config.clone();
+        let kept = (world.config.clone(), world.dir.clone());
         body(world).await;
-        config
+        kept
     });
     runtime.block_on(async {
         let engine = open(&config).await;
         engine.destroy().await.unwrap();
     });
     assert_clean(&config);
-    let _ = fs::remove_dir_all(config.root.parent().unwrap());
 }
 
 pub(crate) async fn open(config: &Config) -> Arc<Engine> {
@@ -60,7 +60,7 @@ impl World {
     async fn new() -> Self {
         let number = WORLDS.fetch_add(1, Ordering::Relaxed);
         let instance = format!("podium-test-{}-{number}", crate::harness::run_number());
-        let dir = tempfile::tempdir().unwrap();
+        let dir = Arc::new(tempfile::tempdir().unwrap());
         let config = Config {
             root: dir.path().join("state"),
             run_dir: dir.path().join("run"),
@@ -202,11 +202,11 @@ fn archive() -> Vec<u8> {
     for name in [
         "sh", "sleep", "cat", "echo", "id", "ls", "pwd", "env", "hostname", "mount", "mknod", "unshare", "kill",
         "chmod", "su", "grep", "touch", "dd", "trap", "ip", "stat", "true", "ps", "head", "ln", "mkdir", "rm",
-        "chroot",
+        "chroot", "setsid", "wc", "printf",
     ] {
         append(&mut layer, &format!("bin/{name}"), tar::EntryType::Symlink, 0o777, b"", Some("busybox"));
     }
-    let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/home/web:/bin/sh\n";
+    let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/srv/web:/bin/sh\n";
     append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
     append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
     let layer = layer.into_inner().unwrap();
@@ -259,7 +259,7 @@ fn assert_clean(config: &Config) {
     let started = Instant::now();
     while let Some(left) = other_processes() {
         assert!(started.elapsed() < LIMIT, "a process is left: {left}");
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::yield_now();
     }
 }
 

@@ -1,5 +1,9 @@
 //! The agent at work: real workers, real client, fake runtime, virtual time.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
+
+mod panics;
+mod serving;
 mod support;
 
 use std::time::Duration;
@@ -255,6 +259,13 @@ async fn tc_166_the_node_registers_and_its_heart_beats() {
     let first = lease(&node);
     tokio::time::sleep(Duration::from_secs(11)).await;
     assert_ne!(lease(&node), first, "TC-167");
+    let status_writes = |node: &Node| {
+        let is_write = |request: &&String| *request == "PATCH /api/v1/nodes/n1/status";
+        node.api.requests().iter().filter(is_write).count()
+    };
+    let written = status_writes(&node);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(status_writes(&node), written, "TC-168: nothing changed, nothing is due");
     let moved =
         |node: &Node| node.api.get("nodes", "", "n1").unwrap()["status"]["conditions"][3]["lastTransitionTime"].clone();
     let before = moved(&node);

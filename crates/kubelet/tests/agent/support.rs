@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ambient::{Clock, Ids, Rng};
 use client::Client;
+use cri::Runtime;
 use cri::fake::Fake;
 use kubelet::{Capacity, Config, Kubelet, Machine, Periods};
 use serde_json::{Value, json};
@@ -49,8 +50,15 @@ impl Node {
     }
 
     pub(crate) fn start_agent(&mut self) {
-        let client = Client::new(self.api.clone());
-        let agent = Kubelet::new(config(self.root.path()), client, Arc::new(self.runtime.clone()), self.clock.clone());
+        self.run(self.agent(Arc::new(self.runtime.clone())));
+    }
+
+    /// An agent that is not at work yet, over some runtime.
+    pub(crate) fn agent(&self, runtime: Arc<dyn Runtime>) -> Kubelet {
+        Kubelet::new(config(self.root.path()), Client::new(self.api.clone()), runtime, self.clock.clone())
+    }
+
+    pub(crate) fn run(&mut self, agent: Kubelet) {
         self.agent = Some(tokio::spawn(agent.run(std::future::pending())));
     }
 

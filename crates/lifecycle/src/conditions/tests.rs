@@ -1,6 +1,7 @@
 //! The condition vectors CV-01 … CV-08 (LC-103).
 
 use super::*;
+use crate::view::ContainerView;
 use crate::view::Shown;
 use objects::api::core::v1::{Container, Pod, PodReadinessGate, PodSpec as ApiSpec, PodStatus};
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -38,6 +39,8 @@ fn running(name: &str, is_ready: bool) -> ContainerView {
         restart_count: 0,
         is_ready,
         is_started: true,
+        stop_signal: None,
+        user: None,
         size: None,
     }
 }
@@ -52,6 +55,7 @@ fn verdict(pod: &PodSpec, view: &View, kind: &str) -> String {
         view,
         previous: &previous,
         has_sandbox: false,
+        is_restarting_all: None,
         resize: Vec::new(),
         disruption: None,
         wall: Timestamp::UNIX_EPOCH,

@@ -190,6 +190,8 @@ fn view(name: &str, state: &str) -> Option<ContainerView> {
         restart_count: 0,
         is_ready: false,
         is_started: state == "R+",
+        stop_signal: None,
+        user: None,
         size: None,
     })
 }

@@ -12,12 +12,13 @@ fn pod() -> PodSpec {
         deletion: None,
         restart_policy: RestartPolicy::Always,
         grace: std::time::Duration::from_secs(30),
+        active_deadline: None,
         init: Vec::new(),
         apps: Vec::new(),
+        ephemeral: Vec::new(),
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,
-        active_deadline: None,
         needs: Default::default(),
         qos_class: "Burstable".into(),
         published: View::default(),
@@ -37,6 +38,8 @@ fn container(name: &str, state: Shown) -> ContainerView {
         restart_count: 3,
         is_ready: true,
         is_started: true,
+        stop_signal: None,
+        user: None,
         size: None,
     }
 }
@@ -61,6 +64,7 @@ fn view() -> View {
         }],
         init: vec![container("z", Shown::Terminated(Termination { code: 0, ..Termination::default() }))],
         apps: vec![container("a", Shown::Running { started_at: at }), container("b", Shown::Waiting(waiting))],
+        ephemeral: vec![ContainerView { is_started: false, ..container("debug", Shown::Waiting(Waiting::default())) }],
         pod_ips: vec!["10.0.0.2".parse().expect("an address")],
     }
 }

@@ -9,7 +9,10 @@ mod script;
 mod world;
 
 mod ending;
+mod hooking;
+mod probing;
 mod recovering;
 mod restarting;
+mod restarting_all;
 mod special;
 mod starting;

@@ -45,11 +45,11 @@ fn tc_099_termination_starts_over_with_the_full_grace() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(6).until(3.0).agent_restarted().until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 6
-        t=0     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal Killing: Stopping container app
+        t=0     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=3     fact   the agent restarts
-        t=3     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=3     event  Normal Killing: Stopping container app
+        t=3     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=9     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=9     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
         t=9     do     StopSandbox s0  [TC-065: no container of the pod runs any more]

@@ -3,7 +3,8 @@
 //! `policy=Never grace=10 | init setup | sidecar proxy | app web image=nginx:1 restart=Never rule=In:42`
 
 use objects::api::core::v1::{
-    Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, Pod, PodReadinessGate, PodSpec, PodStatus,
+    Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer, ExecAction, LifecycleHandler,
+    Pod, PodReadinessGate, PodSpec, PodStatus, Probe, SleepAction,
 };
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -27,6 +28,7 @@ pub(crate) fn pod(text: &str) -> Pod {
         let container = container(words.next().expect("a name"), words);
         match role {
             "app" => spec.containers.push(container),
+            "ephemeral" => spec.ephemeral_containers.get_or_insert_default().push(ephemeral(container)),
             "init" => spec.init_containers.get_or_insert_default().push(container),
             "sidecar" => spec
                 .init_containers
@@ -52,7 +54,11 @@ pub(crate) fn pod(text: &str) -> Pod {
     }
 }
 
-fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
+pub(crate) fn ephemeral(container: Container) -> EphemeralContainer {
+    EphemeralContainer { name: container.name, image: container.image, ..EphemeralContainer::default() }
+}
+
+pub(crate) fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
     let mut container = Container {
         name: name.into(),
         image: Some(format!("{name}:1")),
@@ -63,12 +69,53 @@ fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Contain
         match key {
             "image" => container.image = Some(value.into()),
             "pull" => container.image_pull_policy = Some(value.into()),
+            "startup" => container.startup_probe = Some(probe(value)),
+            "liveness" => container.liveness_probe = Some(probe(value)),
+            "readiness" => container.readiness_probe = Some(probe(value)),
+            "postStart" => container.lifecycle.get_or_insert_default().post_start = Some(hook(value)),
+            "preStop" => container.lifecycle.get_or_insert_default().pre_stop = Some(hook(value)),
+            "stopSignal" => container.lifecycle.get_or_insert_default().stop_signal = Some(value.into()),
+            "all" => {
+                let rule = ContainerRestartRule { action: "RestartAllContainers".into(), ..rule(value) };
+                container.restart_policy_rules.get_or_insert_default().push(rule);
+            }
             "restart" => container.restart_policy = Some(value.into()),
             "rule" => container.restart_policy_rules.get_or_insert_default().push(rule(value)),
             other => panic!("unknown container setting {other}"),
         }
     }
     container
+}
+
+/// `period:10,failure:3,success:1,delay:5,grace:10`
+pub(crate) fn probe(text: &str) -> Probe {
+    let mut probe = Probe { exec: Some(ExecAction { command: Some(vec!["true".into()]) }), ..Probe::default() };
+    for (key, value) in text.split(',').filter_map(|word| word.split_once(':')) {
+        let number: i32 = value.parse().expect("a number");
+        match key {
+            "period" => probe.period_seconds = Some(number),
+            "failure" => probe.failure_threshold = Some(number),
+            "success" => probe.success_threshold = Some(number),
+            "delay" => probe.initial_delay_seconds = Some(number),
+            "grace" => probe.termination_grace_period_seconds = Some(number.into()),
+            other => panic!("unknown probe setting {other}"),
+        }
+    }
+    probe
+}
+
+/// `exec` or `sleep:5`
+fn hook(text: &str) -> LifecycleHandler {
+    match text.split_once(':') {
+        Some(("sleep", seconds)) => LifecycleHandler {
+            sleep: Some(SleepAction { seconds: seconds.parse().expect("a number") }),
+            ..LifecycleHandler::default()
+        },
+        _ => LifecycleHandler {
+            exec: Some(ExecAction { command: Some(vec!["true".into()]) }),
+            ..LifecycleHandler::default()
+        },
+    }
 }
 
 /// `In:42,43` or `NotIn:0`

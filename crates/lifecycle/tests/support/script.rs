@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ambient::{Clock, Now};
 use expect_test::Expect;
-use lifecycle::{Action, CgroupValues, Fact, Note, Outcome, PodSpec, PodState, Rules};
+use lifecycle::{
+    Action, CgroupValues, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
+};
 use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
 use crate::pods;
@@ -164,6 +166,34 @@ impl Script {
         self
     }
 
+    /// From now on a probe is answered like this.
+    pub(crate) fn probe_says(&mut self, container: &str, kind: ProbeKind, result: ProbeResult) -> &mut Self {
+        self.tell("fact", format!("{kind} of {container} will be {result:?}"));
+        self.world.answers.insert((container.into(), kind), result);
+        self
+    }
+
+    /// How long a hook takes; `None` is for ever.
+    pub(crate) fn hook_takes(&mut self, container: &str, hook: HookKind, seconds: Option<f64>) -> &mut Self {
+        let takes = seconds.map(Duration::from_secs_f64);
+        self.world.hooks.entry((container.into(), hook)).or_default().0 = takes;
+        self
+    }
+
+    pub(crate) fn hook_fails(&mut self, container: &str, hook: HookKind, message: &str) -> &mut Self {
+        let entry = self.world.hooks.entry((container.into(), hook)).or_insert((Some(Duration::ZERO), None));
+        entry.1 = Some(message.into());
+        self
+    }
+
+    /// `kubectl debug`.
+    pub(crate) fn debugged(&mut self, name: &str) -> &mut Self {
+        self.tell("fact", format!("ephemeral container {name} is added"));
+        let container = pods::ephemeral(pods::container(name, std::iter::empty()));
+        self.pod.spec.as_mut().expect("a spec").ephemeral_containers.get_or_insert_default().push(container);
+        self.change()
+    }
+
     /// A new agent process: only the API and the runtime remember.
     pub(crate) fn agent_restarted(&mut self) -> &mut Self {
         self.tell("fact", "the agent restarts".into());
@@ -246,7 +276,9 @@ impl Script {
     }
 
     fn end(&mut self, action: Action, outcome: Outcome) {
-        if !matches!(outcome, Outcome::Done | Outcome::Image(_) | Outcome::Measured(_)) {
+        if let Outcome::Probed(result) = &outcome {
+            self.tell("fact", format!("{} ends: {result:?}", describe(&action)));
+        } else if !matches!(outcome, Outcome::Done | Outcome::Image(_) | Outcome::Measured(_)) {
             self.tell("fact", format!("{} fails: {}", describe(&action), error(&outcome)));
         }
         self.observe();

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeResult, SandboxSeen, StartStage,
-    spec_hash,
+    Action, HookKind, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeKind, ProbeResult,
+    SandboxSeen, StartStage, spec_hash,
 };
 
 /// How a process takes the stop signal.
@@ -34,6 +34,12 @@ pub(crate) struct World {
     /// Sandboxes come up without an address.
     pub(crate) has_no_addresses: bool,
     pub(crate) bad_teardown: Option<String>,
+    /// How probes are answered; success if nothing is said.
+    pub(crate) answers: BTreeMap<(String, ProbeKind), ProbeResult>,
+    /// How long hooks take (`None`: for ever) and how they fail.
+    pub(crate) hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
+    /// Container → what its image says about the stop signal.
+    pub(crate) stop_signals: BTreeMap<String, String>,
     pub(crate) bad_update: Option<String>,
     /// What `MeasureMemory` finds.
     pub(crate) memory: MemoryUse,
@@ -61,8 +67,10 @@ impl World {
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
             Action::StartContainer { container, attempt } => Some(self.start(container, *attempt, now)),
             Action::KillContainer { container, id, grace } => self.kill(action, container, id, *grace, now),
-            Action::RunProbe { .. } => Some(Outcome::Probed(ProbeResult::Success)),
-            Action::RunHook { .. } => Some(Outcome::Done),
+            Action::RunProbe { container, id, probe } => Some(self.probe(container, id, *probe)),
+            Action::RunHook { container, id, hook, timeout } => {
+                self.run_hook(action, (container, id), *hook, *timeout, now)
+            }
             Action::MeasureMemory => Some(Outcome::Measured(self.memory.clone())),
             Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
                 Some(self.bad_update.clone().map_or(Outcome::Done, Outcome::Failed))
@@ -134,6 +142,40 @@ impl World {
         self.kills.clear();
     }
 
+    fn probe(&mut self, container: &str, id: &str, kind: ProbeKind) -> Outcome {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a probe of {id}, which does not run");
+        let result = self.answers.get(&(container.to_owned(), kind)).cloned();
+        Outcome::Probed(result.unwrap_or(ProbeResult::Success))
+    }
+
+    fn run_hook(
+        &mut self,
+        action: &Action,
+        (container, id): (&str, &str),
+        hook: HookKind,
+        timeout: Option<Duration>,
+        now: Now,
+    ) -> Option<Outcome> {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a hook of {id}, which does not run");
+        let (takes, outcome) =
+            self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or((Some(Duration::ZERO), None));
+        let outcome = outcome.map_or(Outcome::Done, Outcome::Failed);
+        let timed_out = Outcome::Failed("the hook took too long".into());
+        let (takes, outcome) = match (takes, timeout) {
+            (Some(takes), Some(timeout)) if takes < timeout => (takes, outcome),
+            (Some(takes), None) => (takes, outcome),
+            (_, Some(timeout)) => (timeout, timed_out),
+            (None, None) => return None,
+        };
+        if takes.is_zero() {
+            return Some(outcome);
+        }
+        self.due.push((now.after(takes), Due::Ends(action.clone(), outcome)));
+        None
+    }
+
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
         if let Some(error) = &self.bad_sandbox {
             return Outcome::Failed(error.clone());
@@ -190,7 +232,7 @@ impl World {
             image: image.clone(),
             image_id: format!("{image}@sha256:0"),
             created_at: now.wall,
-            stop_signal: None,
+            stop_signal: self.stop_signals.get(container).cloned(),
             user: None,
             limits: None,
         };

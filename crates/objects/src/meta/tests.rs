@@ -1,3 +1,5 @@
+//! Names, labels and what may never change.
+
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Each kind of patch on small documents.
+
 use expect_test::{Expect, expect};
 use serde_json::json;
 

@@ -1,3 +1,5 @@
+//! QoS classes by example.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Quantities: parsed, compared, printed.
+
 use super::*;
 
 fn canonical(text: &str) -> String {

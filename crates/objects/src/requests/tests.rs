@@ -1,3 +1,5 @@
+//! Effective requests of whole pods.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Label and field selectors.
+
 use std::collections::BTreeMap;
 
 use expect_test::{Expect, expect};

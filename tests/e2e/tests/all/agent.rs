@@ -53,6 +53,28 @@ fn tc_268_restart_counts_survive_kill_9() {
 }
 
 #[test]
+fn tc_268_in_a_storm_of_kill_9_no_pod_is_lost_doubled_or_restarted() {
+    let mut podium = Podium::start();
+    // Three pods arrive right before each kill, so that it hits creating and
+    // starting at whatever point this machine has got to.
+    let names: Vec<String> = (0..24).map(|n| format!("pod-{n}")).collect();
+    for wave in names.chunks(3) {
+        for name in wave {
+            podium.apply(&Sketch::pod(name).container("app", "echo began; trap 'exit 0' TERM; sleep 3600 & wait"));
+        }
+        podium.kill_agent();
+        podium.start_agent();
+    }
+    for name in &names {
+        let pod = podium.wait_ready(name);
+        assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{name} was restarted");
+        // Ready says that it runs, not that it has spoken already.
+        podium.follow_log(name, "app", "its first line", |line| (line == "began").then_some(()));
+        assert_eq!(podium.logs(name), "began\n", "{name} began more than once");
+    }
+}
+
+#[test]
 fn tc_281_an_exit_while_the_agent_is_away_is_reported_with_its_code() {
     let mut podium = Podium::start();
     podium.apply(&Sketch::pod("brief").restart("Never").container("app", ": brief-marker; sleep 3; exit 7"));

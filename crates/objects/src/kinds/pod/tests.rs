@@ -1,3 +1,5 @@
+//! Pods as tables show them and as creation prepares them.
+
 use std::time::Duration;
 
 use ambient::{Clock, Now};

@@ -1,3 +1,5 @@
+//! What an update of a pod may change.
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

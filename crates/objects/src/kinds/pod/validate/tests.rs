@@ -1,3 +1,5 @@
+//! What a new pod must look like.
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 

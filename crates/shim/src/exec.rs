@@ -1,0 +1,315 @@
+//! Commands in running containers: started, listened to, and killed with all
+//! they have started when their time is over.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nix::fcntl::OFlag;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, pipe2};
+
+use crate::builder::Ends;
+use crate::container::{Answer, Asked, Which};
+use crate::join::{self, Entry};
+use crate::wire::{EXEC_OUTPUT_BYTES_MAX, Fault, Reply};
+use crate::{cgroup, sys};
+
+/// All commands of the sandbox.
+#[derive(Default)]
+pub(crate) struct Execs(Vec<Exec>);
+
+struct Exec {
+    /// The number its connection gave it.
+    number: u64,
+    container: String,
+    asked: Asked,
+    is_answered: bool,
+    pid: Pid,
+    is_reaped: bool,
+    stdout: Capture,
+    stderr: Capture,
+    /// Says why it could not be executed.
+    problem: File,
+    /// Holds it and all it starts; `None` when none could be made.
+    cgroup: Option<PathBuf>,
+    deadline: Option<Duration>,
+    /// When to kill it (again); until nothing of it is left.
+    kill_at: Option<Duration>,
+}
+
+/// Commands that run at the same time. Each takes three descriptors.
+const RUNNING_MAX: usize = 128;
+/// Commands that are over but left something behind that may still write.
+const LEFT_MAX: usize = 64;
+/// Cgroups of their own below one container: one for each command that runs,
+/// and some that something left behind still lives in.
+const CGROUPS_MAX: usize = RUNNING_MAX + LEFT_MAX;
+/// How soon a kill is repeated while something survives it.
+const KILL_AGAIN: Duration = Duration::from_millis(5);
+/// How long the answer to a command that timed out waits for its end.
+const KILL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// One request for a command.
+pub(crate) struct Order {
+    pub(crate) number: u64,
+    pub(crate) container: String,
+    pub(crate) asked: Asked,
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl Execs {
+    /// Starts a command; its answer comes when it has ended.
+    pub(crate) fn start(&mut self, order: Order, mut entry: Entry<'_>) -> Result<(), Fault> {
+        if self.0.iter().filter(|exec| !exec.is_over()).count() >= RUNNING_MAX {
+            return Err(Fault::Failed("too many commands run in this sandbox".into()));
+        }
+        entry.own_cgroup = self.own_cgroup(&entry.profile.cgroup.members);
+        match spawn(&entry) {
+            Ok((pid, [stdout, stderr, problem])) => {
+                self.0.push(Exec {
+                    number: order.number,
+                    container: order.container,
+                    asked: order.asked,
+                    is_answered: false,
+                    pid,
+                    is_reaped: false,
+                    stdout: Capture::new(stdout),
+                    stderr: Capture::new(stderr),
+                    problem: File::from(problem),
+                    cgroup: entry.own_cgroup,
+                    deadline: order.timeout.map(|timeout| sys::mono().saturating_add(timeout)),
+                    kill_at: None,
+                });
+                Ok(())
+            }
+            Err(error) => {
+                entry.own_cgroup.map(fs::remove_dir);
+                // Process 1 has just ended: its namespaces cannot be joined any more.
+                if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOMEM)) {
+                    return Err(Fault::NotRunning);
+                }
+                Err(Fault::Failed(format!("error starting process: {error}")))
+            }
+        }
+    }
+
+    /// A new cgroup below the container's, so that all a command starts can be
+    /// found. Where that is impossible its process group has to do.
+    fn own_cgroup(&self, members: &Path) -> Option<PathBuf> {
+        let names = (0..CGROUPS_MAX).map(|number| members.join(format!("exec-{number}")));
+        // One that is ours may still be empty because its command has not got there yet.
+        let mut free = names.filter(|dir| !self.0.iter().any(|exec| exec.cgroup.as_ref() == Some(dir)));
+        free.find(|dir| match fs::create_dir(dir) {
+            // An earlier command left it because something lived there. If that is gone, so is it now.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                fs::remove_dir(dir).is_ok() && fs::create_dir(dir).is_ok()
+            }
+            made => made.is_ok(),
+        })
+    }
+
+    /// A child has ended; `None` if it was no command.
+    pub(crate) fn on_ended(&mut self, pid: Pid, code: i32, buffer: &mut [u8]) -> Option<Option<Answer>> {
+        let exec = self.0.iter_mut().find(|exec| !exec.is_reaped && exec.pid == pid)?;
+        exec.is_reaped = true;
+        if exec.kill_at.is_some() {
+            // See at once whether anything is left of it.
+            exec.kill_at = Some(Duration::ZERO);
+            return Some(None);
+        }
+        exec.stdout.drain(buffer);
+        exec.stderr.drain(buffer);
+        exec.is_answered = true;
+        let reply = match exec.take_problem() {
+            Some(problem) => Reply::Failed(Fault::Start(problem)),
+            None => {
+                let [stdout, stderr] =
+                    [&mut exec.stdout, &mut exec.stderr].map(|output| std::mem::take(&mut output.kept));
+                Reply::Executed { code, stdout, stderr }
+            }
+        };
+        let answer = (exec.asked, reply);
+        self.clear();
+        Some(Some(answer))
+    }
+
+    /// What is due by the clock: answers, and how long the shim may sleep.
+    pub(crate) fn tick(&mut self, now: Duration) -> (Vec<Answer>, Option<Duration>) {
+        let mut answers = Vec::new();
+        for exec in &mut self.0 {
+            if !exec.is_answered && exec.kill_at.is_none() && exec.deadline.is_some_and(|at| at <= now) {
+                exec.kill_at = Some(now);
+            }
+            if exec.kill_at.is_some_and(|at| at <= now) {
+                exec.kill_at = exec.kill().then_some(now + KILL_AGAIN);
+                let is_gone = exec.kill_at.is_none();
+                let is_late = exec.deadline.is_some_and(|at| at + KILL_PATIENCE <= now);
+                if !exec.is_answered && (is_gone || is_late) {
+                    exec.is_answered = true;
+                    answers.push((exec.asked, Reply::Failed(Fault::TimedOut)));
+                }
+            }
+        }
+        self.clear();
+        let due = self.0.iter().filter_map(|exec| exec.kill_at.or(exec.deadline.filter(|_| !exec.is_answered))).min();
+        (answers, due.map(|at| at.saturating_sub(now)))
+    }
+
+    /// Its container ends: KILL to every command of it. How many there were.
+    pub(crate) fn end_all_of(&self, container: &str) -> usize {
+        let of_it = self.0.iter().filter(|exec| exec.container == container && !exec.is_reaped);
+        // One that has ended but is not reaped yet counts as well.
+        of_it.filter(|exec| kill(exec.pid, Signal::SIGKILL).is_ok()).count()
+    }
+
+    /// The container is over, and with it everything that could still write.
+    /// Answers for those that were being killed.
+    pub(crate) fn forget(&mut self, container: &str) -> Vec<Answer> {
+        let ended = self.0.extract_if(.., |exec| exec.container == container);
+        let unanswered = ended.filter(|exec| !exec.is_answered);
+        unanswered.map(|exec| (exec.asked, Reply::Failed(Fault::TimedOut))).collect()
+    }
+
+    /// Nobody waits for it any more.
+    pub(crate) fn abort(&mut self, connection: u64, number: u64) {
+        self.give_up(|exec| exec.asked.connection == connection && exec.number == number);
+    }
+
+    /// Nobody waits for anything this connection has asked for.
+    pub(crate) fn abandon(&mut self, connection: u64) {
+        self.give_up(|exec| exec.asked.connection == connection);
+    }
+
+    fn give_up(&mut self, which: impl Fn(&Exec) -> bool) {
+        for exec in self.0.iter_mut().filter(|exec| !exec.is_answered && which(exec)) {
+            exec.is_answered = true;
+            exec.kill_at = Some(Duration::ZERO);
+        }
+    }
+
+    /// Every output that may still say something.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = ((Pid, Which), BorrowedFd<'_>)> {
+        self.0.iter().flat_map(|exec| {
+            let outputs = [(&exec.stdout, Which::Stdout), (&exec.stderr, Which::Stderr)];
+            outputs.into_iter().filter_map(|(output, which)| {
+                let pipe = output.pipe.as_ref()?;
+                Some(((exec.pid, which), pipe.as_fd()))
+            })
+        })
+    }
+
+    pub(crate) fn pump(&mut self, pid: Pid, which: Which, buffer: &mut [u8]) {
+        // A number may have been given again after the first one was reaped: then both are asked.
+        for exec in self.0.iter_mut().filter(|exec| exec.pid == pid) {
+            let output = match which {
+                Which::Stdout => &mut exec.stdout,
+                Which::Stderr => &mut exec.stderr,
+            };
+            output.pump(buffer);
+            if exec.is_answered {
+                output.kept = Vec::new();
+            }
+        }
+        self.clear();
+    }
+
+    /// Forgets what is over. What commands left behind stays, up to a limit.
+    fn clear(&mut self) {
+        let mut left = self.0.iter().filter(|exec| exec.is_over()).count();
+        self.0.retain(|exec| {
+            let is_silent = exec.stdout.pipe.is_none() && exec.stderr.pipe.is_none();
+            let goes = exec.is_over() && (is_silent || left > LEFT_MAX);
+            if goes {
+                left -= 1;
+                // Stays when something lives there, and `own_cgroup` finds it again.
+                exec.cgroup.as_deref().map(fs::remove_dir);
+            }
+            !goes
+        });
+        if self.0.is_empty() {
+            self.0 = Vec::new();
+        }
+    }
+}
+
+impl Exec {
+    /// Answered, reaped, and nothing of it is to be killed any more.
+    fn is_over(&self) -> bool {
+        self.is_answered && self.is_reaped && self.kill_at.is_none()
+    }
+
+    /// KILL to all of it; true while something is left.
+    fn kill(&self) -> bool {
+        if !self.is_reaped {
+            // Its group, in case it has no cgroup; itself, in case it has no group yet.
+            let _ = killpg(self.pid, Signal::SIGKILL);
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+        let others = self.cgroup.as_deref().map_or(0, cgroup::kill_all);
+        !self.is_reaped || others > 0
+    }
+
+    fn take_problem(&mut self) -> Option<String> {
+        let mut message = [0; 1024];
+        let length = self.problem.read(&mut message).unwrap_or(0);
+        (length > 0).then(|| String::from_utf8_lossy(&message[..length]).into_owned())
+    }
+}
+
+/// One output of a command: the beginning is kept, the rest is read and
+/// dropped, so that the command can go on (CVE-2022-31030).
+struct Capture {
+    pipe: Option<File>,
+    kept: Vec<u8>,
+}
+
+/// More than a pipe holds: what comes later was written later.
+const DRAIN_READS_MAX: usize = 8;
+
+impl Capture {
+    fn new(pipe: OwnedFd) -> Self {
+        Self { pipe: Some(File::from(pipe)), kept: Vec::new() }
+    }
+
+    /// Takes what is there now; true if there may be more.
+    fn pump(&mut self, buffer: &mut [u8]) -> bool {
+        let Some(pipe) = &mut self.pipe else { return false };
+        match pipe.read(buffer) {
+            Ok(length @ 1..) => {
+                let room = EXEC_OUTPUT_BYTES_MAX - self.kept.len();
+                self.kept.extend_from_slice(&buffer[..length.min(room)]);
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            Ok(_) | Err(_) => {
+                self.pipe = None;
+                false
+            }
+        }
+    }
+
+    /// Takes all that was written so far.
+    fn drain(&mut self, buffer: &mut [u8]) {
+        for _ in 0..DRAIN_READS_MAX {
+            if !self.pump(buffer) {
+                return;
+            }
+        }
+    }
+}
+
+/// Forks the command; our ends of its outputs and of what it says if it fails.
+fn spawn(entry: &Entry<'_>) -> io::Result<(Pid, [OwnedFd; 3])> {
+    let (out, out_end) = pipe2(OFlag::O_CLOEXEC)?;
+    let (err, err_end) = pipe2(OFlag::O_CLOEXEC)?;
+    let (problem, problem_end) = pipe2(OFlag::O_CLOEXEC)?;
+    for end in [&out, &err, &problem] {
+        nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
+    }
+    let pid = join::spawn(entry, Ends { stdout: out_end, stderr: err_end, sync: problem_end })?;
+    Ok((pid, [out, err, problem]))
+}

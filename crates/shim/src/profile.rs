@@ -1,0 +1,68 @@
+//! How the processes of one container run: what is the same for its own
+//! process and for those that join it later.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use crate::executor::Launch;
+use crate::inroot::Identity;
+use crate::wire::{Cgroup, ContainerSpec, PidNamespace, Seccomp};
+use crate::{seccomp, spec, sys};
+
+pub(crate) struct Profile {
+    pub(crate) env: Vec<String>,
+    pub(crate) cwd: PathBuf,
+    pub(crate) no_new_privileges: bool,
+    pub(crate) capabilities: Vec<String>,
+    pub(crate) seccomp: Seccomp,
+    pub(crate) cgroup: Cgroup,
+    pub(crate) pid: PidNamespace,
+    pub(crate) oom_score_adj: i32,
+}
+
+impl Profile {
+    pub(crate) fn of(spec: &ContainerSpec) -> Self {
+        Self {
+            env: spec.env.clone(),
+            cwd: spec.cwd.clone(),
+            no_new_privileges: spec.no_new_privileges,
+            capabilities: spec.capabilities.clone(),
+            seccomp: spec.seccomp.clone(),
+            cgroup: spec.cgroup.clone(),
+            pid: spec.pid.clone(),
+            oom_score_adj: spec.oom_score_adj,
+        }
+    }
+
+    /// The last steps of a process that runs `args`; `available` are the
+    /// capabilities this machine has to give.
+    pub(crate) fn launch(
+        &self,
+        args: &[String],
+        identity: &Identity,
+        available: u64,
+        sync: RawFd,
+    ) -> Result<Launch, String> {
+        let c_strings = |texts: &[String]| {
+            let strings = texts.iter().map(|text| sys::c_string(text.as_ref()));
+            strings.collect::<io::Result<Vec<_>>>().map_err(|error| error.to_string())
+        };
+        if args.is_empty() {
+            return Err("no command specified".into());
+        }
+        let mut env = c_strings(&self.env)?;
+        if !self.env.iter().any(|entry| entry.starts_with("HOME=")) {
+            env.extend(c_strings(&[format!("HOME={}", identity.home)])?);
+        }
+        Ok(Launch {
+            args: c_strings(args)?,
+            env,
+            search_path: spec::search_path(&self.env),
+            no_new_privileges: self.no_new_privileges,
+            capabilities: spec::mask(&self.capabilities) & available,
+            filters: seccomp::filters(&self.seccomp, &self.capabilities)?,
+            sync,
+        })
+    }
+}
