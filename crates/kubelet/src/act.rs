@@ -7,9 +7,10 @@ use std::sync::Arc;
 use ambient::Now;
 use client::{ApiError, Deletion};
 use cri::{CriError, SandboxId};
-use lifecycle::{Action, ImageUse, Observation, Outcome, PullPolicy, StartStage};
+use lifecycle::{Action, Cgroups, ImageUse, Observation, Outcome, PullPolicy, StartStage};
 use objects::api::core::v1::Pod;
 
+use crate::cgroup;
 use crate::container::{self, Birth, with_tag};
 use crate::ctx::Ctx;
 use crate::env::{self, Surroundings};
@@ -25,6 +26,8 @@ pub(crate) struct Scene {
     pub(crate) pod: Arc<Pod>,
     pub(crate) who: PodRef,
     pub(crate) seen: Observation,
+    /// What new instances are born with.
+    pub(crate) cgroups: Cgroups,
 }
 
 pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
@@ -41,6 +44,9 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         }
         Action::RunProbe { .. } => Outcome::Failed("probes are not available yet".to_owned()),
         Action::RunHook { .. } => Outcome::Failed("hooks are not available yet".to_owned()),
+        Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
+            Outcome::Failed("resizing in place is not available yet".to_owned())
+        }
         Action::RemoveContainer { id, .. } => done(runtime.remove_container(&scene.ctx.runtime_id(id)).await),
         Action::StopSandbox { id } => done(runtime.stop_sandbox(&SandboxId::from(id.as_str())).await),
         Action::RemoveSandbox { id } => done(runtime.remove_sandbox(&SandboxId::from(id.as_str())).await),
@@ -67,7 +73,7 @@ async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
     if let Err(message) = volumes::prepare(&scene.ctx, &scene.pod).await {
         return Outcome::Failed(message);
     }
-    let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config);
+    let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config, &scene.cgroups);
     match scene.ctx.runtime.run_sandbox(config).await {
         Ok(_) => Outcome::Done,
         Err(error) => Outcome::Failed(error.to_string()),
@@ -145,8 +151,18 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
     };
     let envs = env::environment(&container, &around)?;
     let mounts = volumes::mounts(ctx, pod, &container, Instance { attempt, pod_ips }).await?;
+    let resources = scene.cgroups.containers.get(name).map(cgroup::resources).unwrap_or_default();
     let image = with_tag(container.image.as_deref().unwrap_or_default());
-    container::container_config(Birth { pod, container: &container, attempt, image, envs, mounts, config: &ctx.config })
+    container::container_config(Birth {
+        pod,
+        container: &container,
+        attempt,
+        image,
+        envs,
+        mounts,
+        resources,
+        config: &ctx.config,
+    })
 }
 
 /// LC-369, LC-370.

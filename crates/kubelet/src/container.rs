@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use cri::{ContainerConfig, Mount, Seccomp, SecurityContext};
 use objects::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext as OwnContext};
 
-use crate::cgroup;
 use crate::config::Config;
 use crate::env;
 
@@ -53,12 +52,13 @@ pub(crate) struct Birth<'a> {
     pub(crate) image: String,
     pub(crate) envs: Vec<(String, String)>,
     pub(crate) mounts: Vec<Mount>,
+    pub(crate) resources: cri::Resources,
     pub(crate) config: &'a Config,
 }
 
 /// The error is the message of `CreateContainerConfigError`.
 pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, String> {
-    let Birth { pod, container, attempt, image, envs, mounts, config } = birth;
+    let Birth { pod, container, attempt, image, envs, mounts, resources, config } = birth;
     let security = security(pod, container, &config.root)?;
     let known: BTreeMap<String, String> = envs.iter().cloned().collect();
     let expand = |texts: &Option<Vec<String>>| texts.iter().flatten().map(|text| env::expand(text, &known)).collect();
@@ -71,7 +71,7 @@ pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, Stri
         envs,
         mounts,
         log_path: log_path(&container.name, attempt),
-        resources: cgroup::of_container(pod, container, config.capacity.memory_bytes),
+        resources: resources,
         security,
         stop_signal: None,
         labels: labels(pod, container),

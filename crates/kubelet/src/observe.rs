@@ -72,6 +72,7 @@ async fn instance(ctx: &Ctx, pod: &PodRef, container: Container, words: &mut Las
         created_at: container.created_at,
         stop_signal: None,
         user: None,
+        limits: None,
     }
 }
 

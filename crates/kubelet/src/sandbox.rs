@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use cri::{DnsConfig, NamespaceMode, PodMeta, SandboxConfig};
+use lifecycle::Cgroups;
 use objects::api::core::v1::{Pod, PodSpec};
 
 use crate::cgroup;
 use crate::config::Config;
 
-pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config) -> SandboxConfig {
+pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: &Cgroups) -> SandboxConfig {
     let meta = meta_of(pod, attempt);
     let none = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&none);
@@ -16,8 +17,8 @@ pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config) -> Sandbo
     SandboxConfig {
         hostname: if is_host_network { String::new() } else { hostname(spec, &meta.name) },
         log_directory: config.pod_log_dir(&meta.namespace, &meta.name, &meta.uid),
-        cgroup_parent: cgroup::parent(pod, &meta.uid),
-        resources: cgroup::of_pod(pod),
+        cgroup_parent: cgroups.parent.clone(),
+        resources: cgroup::resources(&cgroups.pod),
         dns: dns(spec, &config.dns),
         network: if is_host_network { NamespaceMode::Node } else { NamespaceMode::Pod },
         pid: pid_mode(spec),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use ambient::{Mono, Now};
 use client::About;
 use futures::FutureExt as _;
-use lifecycle::{Fact, Note, Observation, Outcome, Plan, PodSpec, PodState, Rules, Severity};
+use lifecycle::{Fact, Machine, Note, Observation, Outcome, Plan, PodSpec, PodState, Rules, Severity};
 use objects::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
@@ -63,6 +63,7 @@ impl Worker {
         let rules = Rules {
             backoff_initial: ctx.config.periods.restart_backoff_initial,
             backoff_max: ctx.config.periods.restart_backoff_max,
+            machine: Machine::upstream(ctx.config.capacity.memory_bytes),
             ..Rules::upstream(ctx.config.host_ips.clone())
         };
         let state = PodState::new(spec, rules, ctx.clock.now());
@@ -150,8 +151,13 @@ impl Worker {
                 because = planned.cause.because
             );
             self.absorb(Fact::Begun(action.clone()));
-            let scene =
-                Scene { ctx: self.ctx.clone(), pod: self.pod.clone(), who: self.who.clone(), seen: self.seen.clone() };
+            let scene = Scene {
+                ctx: self.ctx.clone(),
+                pod: self.pod.clone(),
+                who: self.who.clone(),
+                seen: self.seen.clone(),
+                cgroups: self.state.cgroups(),
+            };
             let mailbox = self.lines.mailbox.clone();
             self.lines.actions.spawn(async move {
                 let outcome = AssertUnwindSafe(carry_out(&scene, &action)).catch_unwind().await;
@@ -167,13 +173,13 @@ impl Worker {
     fn tell(&mut self, now: Now) {
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, container } => {
+                Note::Event { severity, reason, message, container, .. } => {
                     let severity = match severity {
                         Severity::Normal => client::Severity::Normal,
                         Severity::Warning => client::Severity::Warning,
                     };
                     let about = self.about(container.as_deref());
-                    self.ctx.recorder.record(about, severity, reason, &message, now);
+                    self.ctx.recorder.record(about, severity, &reason, &message, now);
                 }
                 Note::Transition { what, cause } => {
                     tracing::info!(

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ambient::Mono;
 
+use crate::resources::CgroupValues;
 use crate::spec::{HookKind, ProbeKind};
 
 /// What should happen now, and when to ask again.
@@ -56,6 +57,13 @@ pub enum Action {
     /// Runs a hook of an instance (`PodSpec::hook`); abandoned after `timeout`
     /// or when the instance is gone. Ends with `Done` or `Failed`.
     RunHook { container: String, id: String, hook: HookKind, timeout: Option<Duration> },
+    /// How much memory the pod and its containers use, before a limit shrinks
+    /// (LC-350). Ends with `Outcome::Measured`.
+    MeasureMemory,
+    /// Sets what `limits` names and leaves the rest as it is (LC-349).
+    UpdateResources { container: String, id: String, limits: CgroupValues },
+    /// The same for the cgroup of the whole pod.
+    UpdatePodResources { limits: CgroupValues },
     /// Forget a dead instance.
     RemoveContainer { container: String, id: String },
     /// Kill what is left in it and release the network.
@@ -63,7 +71,8 @@ pub enum Action {
     /// Forget it and everything in it.
     RemoveSandbox { id: String },
     /// Volumes, pod directories, logs, pod cgroup: gone for good. Planned only
-    /// for pods that are deleted; one that completed keeps them until then.
+    /// for pods that are deleted or evicted; one that completed keeps them until
+    /// then.
     TearDown,
     /// The final delete at the API: grace 0, guarded by the UID (LC-278).
     DeleteObject,

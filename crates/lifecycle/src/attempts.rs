@@ -13,6 +13,7 @@ use crate::action::PullPolicy;
 use crate::backoff::{Curve, Delays, Hold};
 use crate::fact::{Instance, StartStage};
 use crate::limits::{PULL_DELAY_INITIAL, PULL_DELAY_MAX, PULL_ERROR_SHOWN, RETRY_AFTER};
+use crate::resources::Demand;
 use crate::spec::ContainerSpec;
 use crate::state::PodState;
 use crate::text;
@@ -40,7 +41,7 @@ struct Failure {
 }
 
 /// LC-173: what resets the delay when it changes. (The pod is implied.)
-type RestartKey = (String, String, BTreeMap<String, String>, BTreeMap<String, String>);
+type RestartKey = (String, String, Demand);
 
 /// LC-181: by image. With the policy, because a container that may use a
 /// present image must not wait for another's pull.
@@ -209,7 +210,7 @@ impl PodState {
 }
 
 fn restart_key(container: &ContainerSpec) -> RestartKey {
-    (container.name.clone(), container.image.clone(), container.requests.clone(), container.limits.clone())
+    (container.name.clone(), container.image.clone(), container.demand.clone())
 }
 
 fn pull_key(container: &ContainerSpec) -> PullKey {

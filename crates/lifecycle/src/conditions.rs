@@ -34,13 +34,20 @@ pub(crate) struct Basis<'a> {
     pub(crate) has_sandbox: bool,
     /// LC-115: `None` if the feature does not apply to the pod.
     pub(crate) is_restarting_all: Option<bool>,
+    pub(crate) resize: Vec<Condition>,
+    /// LC-121: the node ends the pod, and how it says so.
+    pub(crate) disruption: Option<String>,
     pub(crate) wall: Timestamp,
 }
 
 impl Basis<'_> {
     /// LC-100: foreign conditions first, then ours in upstream's order.
     pub(crate) fn conditions(&self) -> Vec<Condition> {
-        let mut all: Vec<Condition> = self.foreign().cloned().collect();
+        let disruption = self.disruption();
+        let is_ours = |it: &&Condition| disruption.is_none() || it.kind != condition::DISRUPTION_TARGET;
+        let mut all: Vec<Condition> = self.foreign().filter(is_ours).cloned().collect();
+        all.extend(self.resize.iter().cloned());
+        all.extend(disruption.clone());
         if self.rules.ready_to_start_condition {
             all.push(self.condition(condition::POD_READY_TO_START_CONTAINERS, Verdict::plain(self.has_sandbox)));
         }
@@ -72,6 +79,15 @@ impl Basis<'_> {
             },
             Phase::Pending | Phase::Running | Phase::Unknown => Verdict::plain(false),
         }
+    }
+
+    /// LC-122: only together with the terminal phase, with a fresh time.
+    fn disruption(&self) -> Option<Condition> {
+        let message = self.disruption.clone().filter(|_| self.view.phase.is_terminal())?;
+        let reason = condition::TERMINATION_BY_KUBELET;
+        let ours = self.condition(condition::DISRUPTION_TARGET, Verdict { status: Truth::True, reason, message });
+        let is_new = !self.previous.phase.is_terminal();
+        Some(Condition { last_transition: if is_new { Some(self.wall) } else { ours.last_transition }, ..ours })
     }
 
     fn foreign(&self) -> impl Iterator<Item = &Condition> {

@@ -38,6 +38,8 @@ impl Containers<'_> {
         self.apply_failure(container, &mut view);
         self.mark_started_and_ready(container, &mut view);
         self.limit_messages(&mut view);
+        let newest = self.seen.newest_of(&container.name);
+        view.size = view.id.is_some().then(|| self.state.size_of(container, newest));
         view
     }
 
@@ -62,6 +64,7 @@ impl Containers<'_> {
             is_started: false,
             stop_signal: None,
             user: None,
+            size: None,
         };
         if prior.is_some_and(ContainerView::is_running) {
             view.id = None;
@@ -117,6 +120,7 @@ impl Containers<'_> {
             is_started: false,
             stop_signal: self.stop_signal(container, newest),
             user: newest.user.clone(),
+            size: None,
         }
     }
 

@@ -8,8 +8,9 @@ use std::net::IpAddr;
 
 use ambient::Now;
 
-use crate::conditions::Basis;
+use crate::conditions::{Basis, OWNED};
 use crate::containers::{Containers, lost};
+use crate::disruption::Ending;
 use crate::fact::Observation;
 use crate::phase::{self, Circumstances};
 use crate::spec::{PodSpec, Role};
@@ -21,6 +22,7 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
     let Some(seen) = &state.seen else { return state.shown.clone() };
     let mut view = match &state.stage {
         Stage::Terminated(cleanup) if cleanup.is_sealed => state.shown.clone(),
+        Stage::Terminated(_) if state.is_turned_away() => turned_away(state, now),
         Stage::Syncing | Stage::Terminating(_) | Stage::Terminated(_) => fresh(state, seen, now),
     };
     view.conditions = Basis {
@@ -30,9 +32,14 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
         previous: &state.shown,
         has_sandbox: state.has_usable_sandbox(),
         is_restarting_all: state.may_restart_all().then(|| state.is_restarting_all()),
+        resize: state.sizing.conditions(view.phase),
+        disruption: state.ending.as_ref().and_then(Ending::disruption_message),
         wall: now.wall,
     }
     .conditions();
+    if state.is_turned_away() {
+        view.conditions.retain(|condition| !OWNED.contains(&condition.kind.as_str()));
+    }
     // LC-102
     view.observed_generation = state.shown.observed_generation.max(state.spec.generation);
     view
@@ -71,6 +78,28 @@ fn frozen(state: &PodState, containers: &Containers<'_>) -> View {
     view
 }
 
+impl PodState {
+    /// What the containers add up to, whether it may be shown yet or not.
+    pub(crate) fn computed_phase(&self) -> Phase {
+        let Some(seen) = &self.seen else { return self.shown.phase };
+        let all: Vec<ContainerView> = self.shown.init.iter().chain(&self.shown.apps).cloned().collect();
+        let at = Circumstances { is_terminal: false, is_initialized: is_initialized(self, seen) };
+        phase::of(&self.spec, &all, at, &self.rules)
+    }
+}
+
+/// LC-101: the phase and why; containers were never looked at.
+fn turned_away(state: &PodState, now: Now) -> View {
+    let ending = state.ending.as_ref();
+    View {
+        phase: phase::final_once_terminal(Phase::Failed, state.shown.phase, state.spec.published.phase),
+        reason: ending.map(|ending| ending.reason.clone()).unwrap_or_default(),
+        message: ending.map(|ending| ending.message.clone()).unwrap_or_default(),
+        start_time: state.shown.start_time.or(Some(now.wall)),
+        ..View::default()
+    }
+}
+
 fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     let is_terminal = matches!(state.stage, Stage::Terminated(_));
     let all: Vec<ContainerView> = view.init.iter().chain(&view.apps).cloned().collect();
@@ -86,8 +115,8 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
         // LC-047: not while something could still run.
         computed = state.shown.phase;
     }
-    // LC-046
-    let ending = state.ending.as_ref().filter(|_| is_terminal);
+    // LC-046, LC-301: what the node decided.
+    let ending = state.ending.as_ref().filter(|ending| is_terminal && ending.applies_to(computed));
     if ending.is_some() {
         computed = Phase::Failed;
     }

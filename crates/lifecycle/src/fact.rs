@@ -8,6 +8,9 @@ use std::net::IpAddr;
 use ambient::Timestamp;
 
 use crate::action::Action;
+use crate::node::{Eviction, Rejection};
+use crate::resize::{Allocation, MemoryUse, Refusal};
+use crate::resources::CgroupValues;
 use crate::spec::PodSpec;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -24,6 +27,18 @@ pub enum Fact {
     Begun(Action),
     /// An action is over, well or badly.
     Ended(Action, Outcome),
+    /// The node lets the pod run with these resources (LC-344). A driver that
+    /// never says so runs it with what the spec asks for.
+    Admitted(Allocation),
+    /// The node gave the pod another size (LC-347).
+    Resized(Allocation),
+    /// The node could not give what a resize asks for (LC-345).
+    ResizeRefused(Refusal),
+    /// The node does not run the pod (LC-372).
+    Rejected(Rejection),
+    /// The node ends the pod: pressure, storage limits, a critical pod's need,
+    /// shutdown (LC-301).
+    Evicted(Eviction),
 }
 
 /// A snapshot of the runtime, newest first in both lists.
@@ -62,6 +77,8 @@ pub struct Instance {
     pub stop_signal: Option<String>,
     /// Of its first process, if the runtime tells (LC-083).
     pub user: Option<UserSeen>,
+    /// What its cgroup is set to, if the runtime tells (LC-081).
+    pub limits: Option<CgroupValues>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,6 +120,8 @@ pub enum Outcome {
     FellBackToHttp {
         host: String,
     },
+    /// For `MeasureMemory`.
+    Measured(MemoryUse),
     /// For everything else: the error text.
     Failed(String),
 }

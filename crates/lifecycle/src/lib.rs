@@ -70,6 +70,14 @@ mod termination;
 
 mod view;
 
+mod resources;
+
+mod resize;
+
+mod disruption;
+
+pub mod node;
+
 mod derive;
 
 mod containers;
@@ -92,5 +100,7 @@ pub use action::{Action, Cause, Plan, Planned, PullPolicy};
 pub use fact::{
     Fact, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, UserSeen,
 };
+pub use resize::{Allocation, MemoryUse, Refusal, Verdict};
+pub use resources::{CgroupValues, Cgroups, Demand, Machine, Swap, cpu_weight};
 pub use spec::{HookKind, HookSpec, HttpGet, Mechanism, PodSpec, Port, ProbeKind, ProbeSpec, SpecError, spec_hash};
 pub use state::{Note, PodState, Rules, Severity};

@@ -15,6 +15,10 @@ pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 /// may add jitter; decisions have none.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
+/// TC §14.2: a kill ordered by the node may take this long, or half again its
+/// grace.
+pub(crate) const KILL_WAIT_MIN: Duration = Duration::from_secs(10);
+
 /// LC-168: the restart back-off of an unconfigured node.
 pub(crate) const RESTART_DELAY_INITIAL: Duration = Duration::from_secs(10);
 pub(crate) const RESTART_DELAY_MAX: Duration = Duration::from_secs(300);
@@ -45,6 +49,9 @@ pub(crate) const PROBE_PERIOD: Duration = Duration::from_secs(10);
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const SUCCESS_THRESHOLD: u32 = 1;
 pub(crate) const FAILURE_THRESHOLD: u32 = 3;
+
+/// The memory of a node nobody described, for OOM scores.
+pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 8 << 30;
 
 /// Notes kept for a driver that does not fetch them; the oldest go first.
 pub(crate) const NOTES_MAX: usize = 1024;

@@ -34,10 +34,19 @@ impl Because {
                 by_container = changed_containers(seen, before);
                 by_container.values().next().cloned().unwrap_or_else(|| "the runtime was observed".to_owned())
             }
+            Fact::Admitted(_) => "the node admitted the pod".to_owned(),
+            Fact::Resized(_) => "the node resized the pod".to_owned(),
+            Fact::ResizeRefused(refusal) => format!("the node refused a resize: {}", refusal.message),
+            Fact::Rejected(rejection) => format!("the node rejected the pod: {}", rejection.reason),
+            Fact::Evicted(eviction) => format!("the node ends the pod: {}", eviction.message.trim_end()),
             Fact::Begun(action) => format!("began to {}", describe_action(action)),
             Fact::Ended(
                 action,
-                Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. },
+                Outcome::Done
+                | Outcome::Image(_)
+                | Outcome::Probed(_)
+                | Outcome::Measured(_)
+                | Outcome::FellBackToHttp { .. },
             ) => format!("did {}", describe_action(action)),
             Fact::Ended(action, Outcome::NoImage { message, .. })
             | Fact::Ended(action, Outcome::NotStarted { message, .. })
@@ -88,6 +97,9 @@ fn describe_action(action: &Action) -> String {
             format!("run the postStart hook of {container}")
         }
         Action::RunHook { container, hook: HookKind::PreStop, .. } => format!("run the preStop hook of {container}"),
+        Action::MeasureMemory => "measure the memory in use".to_owned(),
+        Action::UpdateResources { container, .. } => format!("update the resources of {container}"),
+        Action::UpdatePodResources { .. } => "update the resources of the pod".to_owned(),
         Action::RemoveContainer { container, .. } => format!("remove a dead {container}"),
         Action::StopSandbox { .. } => "stop the sandbox".to_owned(),
         Action::RemoveSandbox { .. } => "remove the sandbox".to_owned(),
@@ -189,6 +201,7 @@ impl PodState {
             Outcome::Done
             | Outcome::Image(ImageUse::AlreadyPresent)
             | Outcome::Probed(_)
+            | Outcome::Measured(_)
             | Outcome::FellBackToHttp { .. } => {
                 let message =
                     format!("Container image {image:?} already present on machine and can be accessed by the pod");
@@ -222,7 +235,11 @@ impl PodState {
 
     fn note_start(&mut self, container: &str, outcome: &Outcome) {
         let (was_created, error) = match outcome {
-            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => (true, None),
+            Outcome::Done
+            | Outcome::Image(_)
+            | Outcome::Probed(_)
+            | Outcome::Measured(_)
+            | Outcome::FellBackToHttp { .. } => (true, None),
             Outcome::NotStarted { stage, message } => (*stage == StartStage::Start, Some(message)),
             Outcome::NoImage { message, .. } | Outcome::Failed(message) => (false, Some(message)),
         };

@@ -15,7 +15,7 @@ use crate::restart_all::plan_restart_all;
 use crate::spec::ContainerSpec;
 use crate::start::{Course, Wanted};
 use crate::state::{PodState, Stage};
-use crate::termination;
+use crate::{resize, termination};
 
 pub(crate) fn plan(state: &PodState, now: Now) -> Plan {
     let mut draft = Draft { state, now, plan: Plan::default() };
@@ -85,6 +85,7 @@ impl<'a> Draft<'a> {
                 }
                 plan_post_starts(self);
                 self.tidy();
+                resize::plan(self);
                 self.start_next(&start);
             }
         }

@@ -242,7 +242,7 @@ impl PodState {
         worker.next_at = match kind {
             ProbeKind::Readiness => now.mono + probe.period,
             // The next whole period, however late this one is.
-            ProbeKind::Startup | ProbeKind::Liveness => worker.tick(now.mono + Duration::from_nanos(1), probe.period),
+            ProbeKind::Startup | ProbeKind::Liveness => worker.tick(now.mono + INSTANT, probe.period),
         };
     }
 

@@ -3,20 +3,24 @@
 //!
 //! Read next: `fact.rs`, `action.rs`, `state.rs`.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use objects::api::core::v1::{Container, Pod, PodSpec as ApiSpec};
+use objects::qos::QosClass;
 
 use crate::action::PullPolicy;
 use crate::limits::{GRACE_DEFAULT, GRACE_MIN};
+use crate::resources::Demand;
 use crate::status;
 use crate::view::View;
 
 mod handlers;
+mod needs;
+mod node;
 
 pub(crate) use handlers::Handlers;
 pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
+pub(crate) use needs::{Needs, ResizePolicy};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodSpec {
@@ -42,6 +46,7 @@ pub struct PodSpec {
     /// Not from the API: its phase is left as computed (LC-050).
     pub(crate) is_static: bool,
     pub(crate) qos_class: String,
+    pub(crate) needs: Needs,
     /// What the API shows: the prior for everything we compute.
     pub(crate) published: View,
 }
@@ -61,8 +66,9 @@ pub(crate) struct ContainerSpec {
     /// Container-level policy; sidecars have `Always`.
     pub(crate) restart_policy: Option<RestartPolicy>,
     pub(crate) restart_rules: Vec<RestartRule>,
-    pub(crate) requests: BTreeMap<String, String>,
-    pub(crate) limits: BTreeMap<String, String>,
+    /// What the spec asks for; what it got is `PodState::allocation`.
+    pub(crate) demand: Demand,
+    pub(crate) resize_policy: ResizePolicy,
     pub(crate) mounts: Vec<MountSpec>,
     pub(crate) handlers: Handlers,
 }
@@ -154,6 +160,7 @@ impl PodSpec {
             is_host_network: spec.host_network.unwrap_or(false),
             is_static: is_static(pod),
             qos_class: qos_class(pod, spec),
+            needs: Needs::parse(pod, spec, is_static(pod))?,
             published: pod.status.as_ref().map(status::read).unwrap_or_default(),
         })
     }
@@ -180,6 +187,11 @@ impl PodSpec {
     /// What the driver needs to carry out `RunHook`.
     pub fn hook(&self, container: &str, kind: HookKind) -> Option<&HookSpec> {
         self.container(container)?.handlers.hook(kind)
+    }
+
+    /// LC-329: what was stored at creation counts, whatever a resize did since.
+    pub(crate) fn class(&self) -> QosClass {
+        QosClass::from_name(&self.qos_class).unwrap_or(QosClass::BestEffort)
     }
 
     /// `name_namespace(uid)`, as messages name a pod.
@@ -230,13 +242,6 @@ fn ephemeral_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError>
 fn parse_container(container: &Container, role: Role, field: &str) -> Result<ContainerSpec, SpecError> {
     let image = container.image.clone().unwrap_or_default();
     let policy_field = format!("{field}.restartPolicy");
-    let resources = container.resources.as_ref();
-    let amounts = |list: Option<&BTreeMap<String, _>>| {
-        let quantity = |(name, amount): (&String, &objects::apimachinery::pkg::api::resource::Quantity)| {
-            (name.clone(), amount.0.clone())
-        };
-        list.into_iter().flatten().map(quantity).collect()
-    };
     Ok(ContainerSpec {
         name: container.name.clone(),
         pull_policy: pull_policy(container.image_pull_policy.as_deref(), &image, field)?,
@@ -247,8 +252,8 @@ fn parse_container(container: &Container, role: Role, field: &str) -> Result<Con
             None => None,
         },
         restart_rules: restart_rules(container, field)?,
-        requests: amounts(resources.and_then(|r| r.requests.as_ref())),
-        limits: amounts(resources.and_then(|r| r.limits.as_ref())),
+        demand: needs::demand(container.resources.as_ref(), &format!("{field}.resources"))?,
+        resize_policy: ResizePolicy::parse(container),
         mounts: container.volume_mounts.iter().flatten().map(parse_mount).collect(),
         handlers: Handlers::parse(container, field)?,
     })

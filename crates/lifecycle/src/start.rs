@@ -308,7 +308,9 @@ impl<'a> Steps<'a> {
             let message = format!("{who} definition changed{}", if is_sidecar { "" } else { ", will be restarted" });
             return self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });
         }
-        let Some(kind) = self.state.failed_probe(instance) else { return };
+        let Some(kind) = self.state.failed_probe(instance) else {
+            return self.resize_by_restart(instance, container);
+        };
         let restarts = is_sidecar || restarts_after_kill(&self.state.spec, container, &self.state.rules);
         let word = kind.to_string().to_lowercase();
         let then = if restarts && !is_sidecar { ", will be restarted" } else { "" };
@@ -317,6 +319,16 @@ impl<'a> Steps<'a> {
         // LC-267, TC-064
         let grace = container.handlers.probe(kind).and_then(|probe| probe.grace).unwrap_or(grace);
         self.kill.push(Unwanted { instance, cause, message, restarts, grace });
+    }
+
+    /// LC-348, TC-306
+    fn resize_by_restart(&mut self, instance: &'a Instance, container: &ContainerSpec) {
+        if self.state.resize_restarts(instance) {
+            let cause = Cause::new("LC-348", format!("the resize of container {} takes a restart", container.name));
+            let message = format!("Container {} resize requires restart", container.name);
+            let grace = self.state.spec.grace;
+            self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });
+        }
     }
 
     fn kill_unknown(&mut self, instance: &'a Instance, restarts: bool) {

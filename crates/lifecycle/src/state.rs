@@ -13,16 +13,19 @@ use objects::reasons::waiting;
 
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
+use crate::disruption::Ending;
 use crate::fact::{Fact, Instance, Observation, Outcome, ProbeResult};
 use crate::hooks::PostStart;
 use crate::kill::Kill;
-use crate::limits::{NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
+use crate::limits::{MEMORY_BYTES_DEFAULT, NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
 use crate::notes::Because;
 use crate::probes::Probes;
+use crate::resize::Sizing;
+use crate::resources::Machine;
 use crate::spec::{HookKind, PodSpec};
 use crate::start::Course;
 use crate::status::PodStatus;
-use crate::termination::{Cleanup, Ending, Shutdown};
+use crate::termination::{Cleanup, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
 use crate::{derive, plan, status};
@@ -33,6 +36,8 @@ pub struct Rules {
     pub backoff_initial: Duration,
     pub backoff_max: Duration,
     pub host_ips: Vec<IpAddr>,
+    /// What cgroup values and OOM scores depend on.
+    pub machine: Machine,
     /// Gate `ContainerRestartRules`: container-level policies and rules (LC-132).
     pub container_restart_rules: bool,
     /// Gate `RestartAllContainersOnContainerExits` (LC-135).
@@ -55,6 +60,7 @@ impl Rules {
             backoff_initial: RESTART_DELAY_INITIAL,
             backoff_max: RESTART_DELAY_MAX,
             host_ips,
+            machine: Machine::upstream(MEMORY_BYTES_DEFAULT),
             container_restart_rules: true,
             restart_all_containers: false,
             ready_to_start_condition: true,
@@ -69,8 +75,17 @@ impl Rules {
 /// their causes. Drained by the driver, so that each is told once.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Note {
-    Event { severity: Severity, reason: &'static str, message: String, container: Option<String> },
-    Transition { what: String, cause: Cause },
+    Event {
+        severity: Severity,
+        reason: Cow<'static, str>,
+        message: String,
+        container: Option<String>,
+        annotations: BTreeMap<String, String>,
+    },
+    Transition {
+        what: String,
+        cause: Cause,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,13 +139,15 @@ pub struct PodState {
     pub(crate) shown: View,
     /// The sandbox whose loss was told.
     pub(crate) lost_sandbox: Option<LostSandbox>,
+    pub(crate) sizing: Sizing,
     notes: Vec<Note>,
 }
 
 impl PodState {
-    pub fn new(spec: PodSpec, rules: Rules, _now: Now) -> Self {
+    pub fn new(spec: PodSpec, rules: Rules, now: Now) -> Self {
         Self {
             shown: spec.published.clone(),
+            sizing: Sizing::recovered(&spec, now),
             spec,
             rules,
             is_gone: false,
@@ -160,12 +177,19 @@ impl PodState {
             Fact::Observed(seen) => self.on_observed(seen, now),
             Fact::Begun(action) => self.on_begun(&action, now),
             Fact::Ended(action, outcome) => self.on_ended(&action, &outcome, now),
+            Fact::Admitted(allocation) => self.on_admitted(allocation, now),
+            Fact::Resized(allocation) => self.on_resized(allocation, now),
+            Fact::ResizeRefused(refusal) => self.on_resize_refused(refusal, now),
+            Fact::Rejected(rejection) => self.on_rejected(&rejection, now),
+            Fact::Evicted(eviction) => self.on_evicted(eviction, now),
         }
         if self.seen.is_none() {
             return;
         }
         self.tend_probes(now);
         self.advance_stage(now);
+        self.note_overdue_kill(now);
+        self.advance_resize();
         self.note_lost_sandbox(now);
         let wanted = self.wanted_names();
         self.remember_waiting(&wanted, now);
@@ -203,7 +227,9 @@ impl PodState {
 
     fn render_settled(&self, now: Now) -> PodStatus {
         let view = if self.seen.is_some() { derive::view(self, now) } else { self.shown.clone() };
-        status::write(&view, &self.spec, &self.rules.host_ips)
+        // LC-101: a pod that is turned away has nothing of this node.
+        let host_ips: &[IpAddr] = if self.is_turned_away() { &[] } else { &self.rules.host_ips };
+        status::write(&view, &self.spec, host_ips)
     }
 
     /// The newest version of the object.
@@ -213,6 +239,11 @@ impl PodState {
 
     pub fn take_notes(&mut self) -> Vec<Note> {
         std::mem::take(&mut self.notes)
+    }
+
+    /// Nothing of the pod runs any more and nothing of it will.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.stage, Stage::Terminated(_))
     }
 
     /// Nothing is left to do for this UID: the driver may forget it. LC-013,
@@ -247,8 +278,26 @@ impl PodState {
         self.notes.push(note);
     }
 
-    pub(crate) fn event(&mut self, severity: Severity, reason: &'static str, message: String, container: Option<&str>) {
-        self.note(Note::Event { severity, reason, message, container: container.map(str::to_owned) });
+    pub(crate) fn event(
+        &mut self,
+        severity: Severity,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+        container: Option<&str>,
+    ) {
+        self.event_with(severity, reason, message, container, BTreeMap::new());
+    }
+
+    pub(crate) fn event_with(
+        &mut self,
+        severity: Severity,
+        reason: impl Into<Cow<'static, str>>,
+        message: String,
+        container: Option<&str>,
+        annotations: BTreeMap<String, String>,
+    ) {
+        let (reason, container) = (reason.into(), container.map(str::to_owned));
+        self.note(Note::Event { severity, reason, message, container, annotations });
     }
 
     fn on_observed(&mut self, seen: Observation, now: Now) {
@@ -266,6 +315,7 @@ impl PodState {
             }
         }
         self.seen = Some(seen);
+        self.forget_sizes();
     }
 
     fn on_begun(&mut self, action: &Action, now: Now) {
@@ -273,6 +323,7 @@ impl PodState {
             return;
         }
         self.note_begun(action);
+        self.on_birth(action);
         match action {
             Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
@@ -281,6 +332,9 @@ impl PodState {
             Action::RunHook { id, hook: HookKind::PreStop, .. } => self.on_pre_stop_begun(id, now),
             Action::CreateSandbox { .. }
             | Action::PullImage { .. }
+            | Action::MeasureMemory
+            | Action::UpdateResources { .. }
+            | Action::UpdatePodResources { .. }
             | Action::RemoveContainer { .. }
             | Action::StopSandbox { .. }
             | Action::RemoveSandbox { .. }
@@ -311,6 +365,9 @@ impl PodState {
                 self.on_post_start_ended(container, id, outcome, now);
             }
             (Action::RunHook { id, hook: HookKind::PreStop, .. }, outcome) => self.on_pre_stop_ended(id, outcome, now),
+            (Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. }, outcome) => {
+                self.on_update_ended(action, outcome, now);
+            }
             (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
             (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
             // It did not help: wait like after a failure.
@@ -327,7 +384,11 @@ impl PodState {
         let attempt = self.next_attempt(name);
         let Some(container) = self.spec.container(name).cloned() else { return };
         let waiting = match outcome {
-            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {
+            Outcome::Done
+            | Outcome::Image(_)
+            | Outcome::Probed(_)
+            | Outcome::Measured(_)
+            | Outcome::FellBackToHttp { .. } => {
                 return self.attempts.on_pulled(name, attempt, image);
             }
             Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
@@ -341,7 +402,11 @@ impl PodState {
     fn on_start_ended(&mut self, name: &str, outcome: &Outcome, now: Now) {
         use crate::fact::StartStage::{Create, Start};
         match outcome {
-            Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => {
+            Outcome::Done
+            | Outcome::Image(_)
+            | Outcome::Probed(_)
+            | Outcome::Measured(_)
+            | Outcome::FellBackToHttp { .. } => {
                 self.attempts.on_started(name);
             }
             Outcome::NotStarted { stage, message } => self.attempts.on_start_failed(name, *stage, message, now),

@@ -14,10 +14,12 @@ use objects::api::core::v1::{
 };
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::Time;
+use objects::requests::Resources;
 
 use crate::fact::UserSeen;
+use crate::resources::Demand;
 use crate::spec::{ContainerSpec, MountSpec, PodSpec};
-use crate::view::{Condition, ContainerView, Phase, Shown, Termination, Truth, View, Waiting};
+use crate::view::{Condition, ContainerView, Phase, Shown, Size, Termination, Truth, View, Waiting};
 
 pub(crate) fn write(view: &View, pod: &PodSpec, host_ips: &[IpAddr]) -> PodStatus {
     let statuses = |views: &[ContainerView]| -> Vec<ContainerStatus> {
@@ -51,7 +53,6 @@ pub(crate) fn write(view: &View, pod: &PodSpec, host_ips: &[IpAddr]) -> PodStatu
 }
 
 fn write_container(view: &ContainerView, spec: Option<&ContainerSpec>) -> ContainerStatus {
-    let has_instance = view.id.is_some();
     ContainerStatus {
         name: view.name.clone(),
         image: view.image.clone(),
@@ -65,9 +66,9 @@ fn write_container(view: &ContainerView, spec: Option<&ContainerSpec>) -> Contai
         ready: view.is_ready,
         started: Some(view.is_started),
         restart_count: i32::try_from(view.restart_count).unwrap_or(i32::MAX),
-        // LC-081, LC-082: what was admitted is what is in effect.
-        resources: spec.filter(|_| has_instance).map(write_resources),
-        allocated_resources: spec.filter(|_| has_instance).and_then(|spec| quantities(&spec.requests)),
+        // LC-081, LC-082
+        resources: view.size.as_ref().map(|size| write_resources(&size.actual)),
+        allocated_resources: view.size.as_ref().and_then(|size| quantities(&size.allocated)),
         volume_mounts: spec.and_then(|spec| list(spec.mounts.iter().map(write_mount).collect())),
         stop_signal: view.stop_signal.clone(),
         user: view.user.as_ref().map(write_user),
@@ -116,12 +117,12 @@ fn write_termination(end: &Termination) -> ContainerStateTerminated {
     }
 }
 
-fn write_resources(spec: &ContainerSpec) -> ResourceRequirements {
-    ResourceRequirements { requests: quantities(&spec.requests), limits: quantities(&spec.limits), claims: None }
+fn write_resources(demand: &Demand) -> ResourceRequirements {
+    ResourceRequirements { requests: quantities(&demand.requests), limits: quantities(&demand.limits), claims: None }
 }
 
-fn quantities(amounts: &BTreeMap<String, String>) -> Option<BTreeMap<String, Quantity>> {
-    let all: BTreeMap<_, _> = amounts.iter().map(|(name, amount)| (name.clone(), Quantity(amount.clone()))).collect();
+fn quantities(amounts: &Resources) -> Option<BTreeMap<String, Quantity>> {
+    let all: BTreeMap<_, _> = amounts.iter().map(|(name, amount)| (name.clone(), Quantity::from(*amount))).collect();
     (!all.is_empty()).then_some(all)
 }
 
@@ -188,6 +189,18 @@ fn read_container(status: &ContainerStatus) -> ContainerView {
         is_started: status.started.unwrap_or(false),
         stop_signal: status.stop_signal.clone(),
         user: status.user.as_ref().and_then(read_user),
+        size: status.resources.as_ref().map(|actual| read_size(status, actual)),
+    }
+}
+
+fn read_size(status: &ContainerStatus, actual: &ResourceRequirements) -> Size {
+    let read = |list: Option<&BTreeMap<String, Quantity>>| {
+        let amount = |(name, text): (&String, &Quantity)| (name.clone(), objects::Quantity::from(text));
+        list.into_iter().flatten().map(amount).collect::<Resources>()
+    };
+    Size {
+        actual: Demand { requests: read(actual.requests.as_ref()), limits: read(actual.limits.as_ref()) },
+        allocated: read(status.allocated_resources.as_ref()),
     }
 }
 

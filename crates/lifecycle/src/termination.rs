@@ -16,6 +16,7 @@ use ambient::{Mono, Now};
 use objects::reasons::{event, pod as reasons};
 
 use crate::action::{Action, Cause};
+use crate::disruption::{Ender, Ending};
 use crate::fact::Instance;
 use crate::kill::Terms;
 use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
@@ -37,18 +38,6 @@ pub(crate) struct Shutdown {
     kill_not_before: Mono,
     /// TC-058, DEC-15: a grace of 0 was asked for.
     is_forced: bool,
-}
-
-/// Why the node ends a pod that nobody deleted, and what it shows for it once
-/// it stopped (LC-046, LC-301).
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ending {
-    pub(crate) cause: Cause,
-    /// `status.reason` and `status.message`; the phase is `Failed`.
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    /// Less than what the pod asks for.
-    pub(crate) grace: Option<Duration>,
 }
 
 /// What remains to be done once everything stopped.
@@ -137,7 +126,7 @@ impl PodState {
         let message = "Pod was active on the node longer than the specified deadline".to_owned();
         self.event(Severity::Normal, event::DEADLINE_EXCEEDED, message.clone(), None);
         let cause = Cause::new("LC-365", "activeDeadlineSeconds passed since the pod started");
-        self.ending = Some(Ending { cause, reason: reasons::DEADLINE_EXCEEDED.to_owned(), message, grace: None });
+        self.ending = Some(Ending::new(Ender::Deadline, cause, reasons::DEADLINE_EXCEEDED, message, now));
     }
 
     /// LC-009.
@@ -165,7 +154,9 @@ impl PodState {
     fn requested_grace(&self) -> Duration {
         let deletion = self.spec.deletion.as_ref().and_then(|deletion| deletion.grace);
         let ending = self.ending.as_ref().and_then(|ending| ending.grace);
-        deletion.into_iter().chain(ending).min().unwrap_or(self.spec.grace)
+        // TC-239, TC-251: the node may leave less, never more.
+        let own = deletion.unwrap_or(self.spec.grace);
+        ending.map_or(own, |grace| grace.min(own))
     }
 
     /// LC-011: nothing runs, nothing holds the network, nothing is on its way.
@@ -206,12 +197,13 @@ pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
     }
 }
 
-/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted: its
-/// directories, then dead containers, then the object.
+/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted, or
+/// evicted (TC-241): its directories, then dead containers, then the object.
 pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     let state = draft.state;
     // TC-091, LC-027: until then logs are read and volumes belong to the UID.
-    if !state.is_gone && state.spec.deletion.is_none() {
+    let is_evicted = state.ending.as_ref().is_some_and(Ending::clears_remains);
+    if !state.is_gone && state.spec.deletion.is_none() && !is_evicted {
         return;
     }
     if !cleanup.is_torn_down {
@@ -232,7 +224,7 @@ pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
         draft.remove(stray, Cause::new("TC-091", because));
     }
     let is_clean = seen.sandboxes.is_empty() && seen.instances.is_empty();
-    if is_clean && !state.is_gone && !cleanup.is_object_deleted {
+    if is_clean && !state.is_gone && state.spec.deletion.is_some() && !cleanup.is_object_deleted {
         draft.act(Action::DeleteObject, Cause::new("LC-278", "the pod is stopped, recorded and cleaned up"));
     }
 }

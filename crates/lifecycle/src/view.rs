@@ -8,6 +8,9 @@ use std::fmt;
 use std::net::IpAddr;
 
 use ambient::Timestamp;
+use objects::requests::Resources;
+
+use crate::resources::Demand;
 
 use crate::fact::UserSeen;
 
@@ -35,6 +38,11 @@ impl View {
 
     pub(crate) fn containers(&self) -> impl Iterator<Item = &ContainerView> {
         self.init.iter().chain(&self.apps).chain(&self.ephemeral)
+    }
+
+    /// No container ever had an instance.
+    pub(crate) fn has_never_run(&self) -> bool {
+        self.init.iter().chain(&self.apps).all(|view| view.id.is_none() && view.last.is_none())
     }
 
     pub(crate) fn condition(&self, kind: &str) -> Option<&Condition> {
@@ -89,6 +97,15 @@ pub(crate) struct ContainerView {
     pub(crate) stop_signal: Option<String>,
     /// LC-083.
     pub(crate) user: Option<UserSeen>,
+    /// Of a container that has an instance (LC-081, LC-082).
+    pub(crate) size: Option<Size>,
+}
+
+/// LC-344: what is in effect, and the requests that were granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Size {
+    pub(crate) actual: Demand,
+    pub(crate) allocated: Resources,
 }
 
 /// LC-056: exactly one of three states.

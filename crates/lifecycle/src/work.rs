@@ -7,6 +7,7 @@ use ambient::Mono;
 
 use crate::action::Action;
 use crate::limits::RETRY_AFTER;
+use crate::resources::CgroupValues;
 
 /// Bounded by what one pod can have in flight.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -57,6 +58,13 @@ impl Work {
         self.any(|action| matches!(action, Action::PullImage { .. } | Action::StartContainer { .. }))
     }
 
+    /// LC-349: one step at a time.
+    pub(crate) fn is_resizing(&self) -> bool {
+        self.any(|action| {
+            matches!(action, Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. })
+        })
+    }
+
     /// Something may still come to life.
     pub(crate) fn is_creating(&self) -> bool {
         self.any(|action| matches!(action, Action::CreateSandbox { .. } | Action::StartContainer { .. }))
@@ -87,8 +95,12 @@ fn family(action: &Action) -> Action {
         Action::CreateSandbox { attempt } | Action::StartContainer { attempt, .. } => *attempt = 0,
         Action::KillContainer { grace, .. } => *grace = Duration::ZERO,
         Action::RunHook { timeout, .. } => *timeout = None,
+        Action::UpdateResources { limits, .. } | Action::UpdatePodResources { limits } => {
+            *limits = CgroupValues::default();
+        }
         Action::PullImage { .. }
         | Action::RunProbe { .. }
+        | Action::MeasureMemory
         | Action::RemoveContainer { .. }
         | Action::StopSandbox { .. }
         | Action::RemoveSandbox { .. }

@@ -331,7 +331,7 @@ impl Script {
             Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) | Outcome::Probed(_) => {
                 self.write(What::Ended(action.clone(), outcome.clone()));
             }
-            Outcome::Done | Outcome::Image(_) | Outcome::FellBackToHttp { .. } => {}
+            Outcome::Done | Outcome::Image(_) | Outcome::Measured(_) | Outcome::FellBackToHttp { .. } => {}
         }
         self.observe();
         let is_delete = action == Action::DeleteObject;
@@ -345,7 +345,7 @@ impl Script {
         self.state.absorb(fact, self.now);
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, container } => {
+                Note::Event { severity, reason, message, container, .. } => {
                     self.write(What::Told { severity, reason, message, container });
                 }
                 Note::Transition { what, cause } => {

@@ -1,11 +1,12 @@
 //! What happened, line by line: kept as it was, put into words only when
 //! somebody reads it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifecycle::{Action, Cause, Outcome, Planned, ProbeResult, Severity};
+use lifecycle::{Action, Cause, CgroupValues, Outcome, Planned, ProbeResult, Severity};
 use objects::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
 use serde_json::Value;
 
@@ -34,7 +35,7 @@ pub enum What {
     /// The API shows a new status; why, as far as the rules said.
     Published { before: Option<Arc<PodStatus>>, after: Arc<PodStatus>, causes: Vec<Cause> },
     /// A Kubernetes Event.
-    Told { severity: Severity, reason: &'static str, message: String, container: Option<String> },
+    Told { severity: Severity, reason: Cow<'static, str>, message: String, container: Option<String> },
     /// A transition with its cause.
     Changed { what: String, cause: Cause },
 }
@@ -89,7 +90,11 @@ pub(crate) fn answer(result: &ProbeResult) -> (&'static str, Option<&str>) {
 pub(crate) fn error(outcome: &Outcome) -> &str {
     match outcome {
         Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => message,
-        Outcome::Done | Outcome::Image(_) | Outcome::Probed(_) | Outcome::FellBackToHttp { .. } => "",
+        Outcome::Done
+        | Outcome::Image(_)
+        | Outcome::Probed(_)
+        | Outcome::Measured(_)
+        | Outcome::FellBackToHttp { .. } => "",
     }
 }
 
@@ -105,12 +110,24 @@ pub fn describe(action: &Action) -> String {
             Some(timeout) => format!("RunHook {} {hook:?} timeout={timeout:?}", short(id)),
             None => format!("RunHook {} {hook:?}", short(id)),
         },
+        Action::MeasureMemory => "MeasureMemory".into(),
+        Action::UpdateResources { id, limits, .. } => format!("UpdateResources {} {}", short(id), cgroup(limits)),
+        Action::UpdatePodResources { limits } => format!("UpdatePodResources {}", cgroup(limits)),
         Action::RemoveContainer { id, .. } => format!("RemoveContainer {}", short(id)),
         Action::StopSandbox { id } => format!("StopSandbox {id}"),
         Action::RemoveSandbox { id } => format!("RemoveSandbox {id}"),
         Action::TearDown => "TearDown".into(),
         Action::DeleteObject => "DeleteObject".into(),
     }
+}
+
+fn cgroup(values: &CgroupValues) -> String {
+    let parts = [
+        values.cpu_shares.map(|shares| format!("shares={shares}")),
+        values.cpu_quota.map(|quota| format!("quota={quota}")),
+        values.memory_limit_bytes.map(|bytes| format!("memory={bytes}")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 pub(crate) fn short(id: &str) -> &str {

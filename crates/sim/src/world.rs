@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, HookKind, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeKind, ProbeResult, SandboxSeen,
-    StartStage, spec_hash,
+    Action, HookKind, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeKind, ProbeResult,
+    SandboxSeen, StartStage, spec_hash,
 };
 
 /// The size of every image.
@@ -69,6 +69,9 @@ pub struct World {
     pub hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
     /// Container → what its image says about the stop signal.
     pub stop_signals: BTreeMap<String, String>,
+    pub bad_update: Option<String>,
+    /// What `MeasureMemory` finds.
+    pub memory: MemoryUse,
     /// Exits nobody asked for, for the teller to take.
     pub exited: Vec<Exited>,
     pub bad_sandbox: Option<String>,
@@ -105,6 +108,10 @@ impl World {
             Action::RunProbe { container, id, probe } => Some(self.probe(container, id, *probe)),
             Action::RunHook { container, id, hook, timeout } => {
                 self.run_hook(action, (container, id), *hook, *timeout, now)
+            }
+            Action::MeasureMemory => Some(Outcome::Measured(self.memory.clone())),
+            Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
+                Some(self.bad_update.clone().map_or(Outcome::Done, Outcome::Failed))
             }
             Action::RemoveContainer { id, .. } => {
                 self.seen.instances.retain(|instance| instance.id != *id);
@@ -298,6 +305,7 @@ impl World {
             created_at: now.wall,
             stop_signal: self.stop_signals.get(container).cloned(),
             user: None,
+            limits: None,
         };
         if let Some(life) = self.lives.get_mut(container).filter(|life| life.left != Some(0)) {
             life.left = life.left.map(|left| left - 1);

@@ -41,6 +41,7 @@ fn running(name: &str, is_ready: bool) -> ContainerView {
         is_started: true,
         stop_signal: None,
         user: None,
+        size: None,
     }
 }
 
@@ -55,6 +56,8 @@ fn verdict(pod: &PodSpec, view: &View, kind: &str) -> String {
         previous: &previous,
         has_sandbox: false,
         is_restarting_all: None,
+        resize: Vec::new(),
+        disruption: None,
         wall: Timestamp::UNIX_EPOCH,
     };
     let all = basis.conditions();

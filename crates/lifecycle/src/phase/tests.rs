@@ -192,5 +192,6 @@ fn view(name: &str, state: &str) -> Option<ContainerView> {
         is_started: state == "R+",
         stop_signal: None,
         user: None,
+        size: None,
     })
 }

@@ -16,8 +16,8 @@ fn container(restart_policy: Option<RestartPolicy>, restart_rules: Vec<RestartRu
         role: Role::App,
         restart_policy,
         restart_rules,
-        requests: Default::default(),
-        limits: Default::default(),
+        demand: Default::default(),
+        resize_policy: Default::default(),
         mounts: Vec::new(),
         handlers: crate::spec::Handlers::default(),
     }
@@ -39,6 +39,7 @@ fn pod(restart_policy: RestartPolicy) -> PodSpec {
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,
+        needs: Default::default(),
         qos_class: String::new(),
         published: Default::default(),
     }

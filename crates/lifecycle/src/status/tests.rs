@@ -19,6 +19,7 @@ fn pod() -> PodSpec {
         readiness_gates: Vec::new(),
         is_host_network: false,
         is_static: false,
+        needs: Default::default(),
         qos_class: "Burstable".into(),
         published: View::default(),
     }
@@ -39,6 +40,7 @@ fn container(name: &str, state: Shown) -> ContainerView {
         is_started: true,
         stop_signal: None,
         user: None,
+        size: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lines for tools: one JSON object each.
 
-use lifecycle::{Action, Outcome, Planned};
+use lifecycle::{Action, CgroupValues, Outcome, Planned};
 use serde_json::{Map, Value, json};
 
 use super::{Line, What, changes, error};
@@ -45,7 +45,7 @@ pub fn object(line: &Line, pod: Option<&str>) -> Option<Value> {
         }
         What::Told { severity, reason, message, container } => {
             let detail = json!({ "type": format!("{severity:?}"), "message": message });
-            ("event", (*reason).to_owned(), container.clone(), detail, None)
+            ("event", reason.clone().into_owned(), container.clone(), detail, None)
         }
         What::Changed { .. } => return None,
     };
@@ -92,12 +92,27 @@ fn action_parts(action: &Action) -> (&'static str, Option<String>, Value) {
             let detail = json!({ "id": id, "hook": format!("{hook:?}"), "timeoutSeconds": timeout });
             ("RunHook", Some(container.clone()), detail)
         }
+        Action::MeasureMemory => ("MeasureMemory", None, json!({})),
+        Action::UpdateResources { container, id, limits } => {
+            let mut detail = cgroup(limits);
+            detail["id"] = json!(id);
+            ("UpdateResources", Some(container.clone()), detail)
+        }
+        Action::UpdatePodResources { limits } => ("UpdatePodResources", None, cgroup(limits)),
         Action::RemoveContainer { container, id } => ("RemoveContainer", Some(container.clone()), json!({ "id": id })),
         Action::StopSandbox { id } => ("StopSandbox", None, json!({ "id": id })),
         Action::RemoveSandbox { id } => ("RemoveSandbox", None, json!({ "id": id })),
         Action::TearDown => ("TearDown", None, json!({})),
         Action::DeleteObject => ("DeleteObject", None, json!({})),
     }
+}
+
+fn cgroup(values: &CgroupValues) -> Value {
+    json!({
+        "cpuShares": values.cpu_shares,
+        "cpuQuota": values.cpu_quota,
+        "memoryLimitBytes": values.memory_limit_bytes,
+    })
 }
 
 /// The part of `after` that is not in `before`; what vanished is null. Items
