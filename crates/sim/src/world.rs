@@ -183,6 +183,11 @@ impl World {
         self.seen.instances.iter().filter(|i| i.name == container && is_running(i)).count()
     }
 
+    /// The names of all that run.
+    pub fn all_running(&self) -> Vec<String> {
+        self.seen.instances.iter().filter(|i| is_running(i)).map(|i| i.name.clone()).collect()
+    }
+
     /// As after a reboot: nothing runs, nothing holds the network.
     pub fn lose_sandbox(&mut self, code: i32, now: Now) -> Vec<(Action, Outcome)> {
         self.seen.sandboxes.iter_mut().for_each(|sandbox| sandbox.is_ready = false);
