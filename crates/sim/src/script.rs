@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Now};
+use lifecycle::node::Eviction;
 use lifecycle::{
-    Action, Cause, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules, SpecError,
+    Action, Cause, Fact, HookKind, Note, Observation, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
+    SpecError,
 };
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
@@ -40,6 +42,11 @@ pub struct Script {
     lines: Vec<Line>,
     /// What happened, for checkers.
     pub log: Vec<Logged>,
+    /// Every fact since the last agent started, if `keeps_facts`.
+    pub facts: Vec<(Now, Fact)>,
+    pub keeps_facts: bool,
+    /// The last observation the agent got.
+    looked: Option<Observation>,
 }
 
 /// One thing a checker may look at.
@@ -52,6 +59,12 @@ pub enum Logged {
     /// Someone else wrote a terminal phase.
     Declared(String),
     AgentRestarted,
+    /// A kill was begun while these ran.
+    Killed {
+        container: String,
+        grace: Duration,
+        running: Vec<String>,
+    },
 }
 
 impl Script {
@@ -82,6 +95,9 @@ impl Script {
             causes: Vec::new(),
             lines: Vec::new(),
             log: Vec::new(),
+            facts: Vec::new(),
+            keeps_facts: false,
+            looked: None,
         })
     }
 
@@ -104,6 +120,8 @@ impl Script {
             let Some(next) = next.filter(|next| next.mono <= end.mono) else { break };
             self.now = self.now.max(next);
             let ended = self.world.fire(self.now);
+            // A driver that wakes up looks around.
+            self.observe();
             self.end_all(ended);
             self.settle();
         }
@@ -240,6 +258,7 @@ impl Script {
     fn renew_agent(&mut self) -> &mut Self {
         self.world.is_forgetful |= !self.is_api_up;
         self.log.push(Logged::AgentRestarted);
+        self.facts.clear();
         self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()
     }
@@ -249,7 +268,21 @@ impl Script {
         self.settle()
     }
 
+    /// The agent hears something once more.
+    pub fn hears_again(&mut self, fact: Fact) -> &mut Self {
+        self.absorb(fact);
+        self.settle()
+    }
+
+    /// Observes, if there is anything new to see.
+    fn look(&mut self) {
+        if self.looked.as_ref() != Some(&self.world.seen) {
+            self.observe();
+        }
+    }
+
     pub fn observe(&mut self) -> &mut Self {
+        self.looked = Some(self.world.seen.clone());
         self.absorb(Fact::Observed(self.world.seen.clone()));
         self
     }
@@ -265,6 +298,10 @@ impl Script {
             for planned in plan.actions {
                 self.write(What::Did(planned.clone()));
                 self.log.push(Logged::Did(self.now, planned.action.clone()));
+                if let Action::KillContainer { container, grace, .. } = &planned.action {
+                    let (container, running) = (container.clone(), self.world.all_running());
+                    self.log.push(Logged::Killed { container, grace: *grace, running });
+                }
                 self.absorb(Fact::Begun(planned.action.clone()));
                 if let Some(outcome) = self.world.perform(&planned.action, self.now) {
                     self.end(planned.action, outcome);
@@ -274,6 +311,16 @@ impl Script {
             self.end_all(ended);
         }
         panic!("the plan never settles:\n{}", self.story());
+    }
+
+    /// The node ends the pod.
+    pub fn evicted(&mut self, eviction: Eviction) -> &mut Self {
+        let cause = format!("{:?}", eviction.cause);
+        let detail = json!({ "cause": cause, "message": eviction.message });
+        self.happen("Evicted", None, detail, format!("the node ends the pod ({cause}): {}", eviction.message));
+        self.log.push(Logged::Doomed);
+        self.absorb(Fact::Evicted(eviction));
+        self.settle()
     }
 
     /// Compares the story so far, and starts a new page.
@@ -320,7 +367,7 @@ impl Script {
                 self.happen("ContainerExited", Some(&container), detail, format!("{container} {end} {code}"));
             }
         }
-        self.observe();
+        self.look();
         for (action, outcome) in ended {
             self.end(action, outcome);
         }
@@ -331,9 +378,9 @@ impl Script {
             Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) | Outcome::Probed(_) => {
                 self.write(What::Ended(action.clone(), outcome.clone()));
             }
-            Outcome::Done | Outcome::Image(_) | Outcome::FellBackToHttp { .. } | Outcome::Measured(_) => {}
+            Outcome::Done | Outcome::Image(_) | Outcome::Measured(_) | Outcome::FellBackToHttp { .. } => {}
         }
-        self.observe();
+        self.look();
         let is_delete = action == Action::DeleteObject;
         self.absorb(Fact::Ended(action, outcome));
         if is_delete {
@@ -342,10 +389,13 @@ impl Script {
     }
 
     fn absorb(&mut self, fact: Fact) {
+        if self.keeps_facts {
+            self.facts.push((self.now, fact.clone()));
+        }
         self.state.absorb(fact, self.now);
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, container, annotations: _ } => {
+                Note::Event { severity, reason, message, container, .. } => {
                     self.write(What::Told { severity, reason, message, container });
                 }
                 Note::Transition { what, cause } => {

@@ -93,8 +93,8 @@ pub(crate) fn error(outcome: &Outcome) -> &str {
         Outcome::Done
         | Outcome::Image(_)
         | Outcome::Probed(_)
-        | Outcome::FellBackToHttp { .. }
-        | Outcome::Measured(_) => "",
+        | Outcome::Measured(_)
+        | Outcome::FellBackToHttp { .. } => "",
     }
 }
 
