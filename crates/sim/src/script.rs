@@ -42,7 +42,8 @@ pub struct Script {
     lines: Vec<Line>,
     /// What happened, for checkers.
     pub log: Vec<Logged>,
-    /// Every fact since the last agent started, if `keeps_facts`.
+    /// Facts since the last agent started: all if `keeps_facts`, else the ends
+    /// of actions.
     pub facts: Vec<(Now, Fact)>,
     pub keeps_facts: bool,
     /// The last observation the agent got.
@@ -389,7 +390,7 @@ impl Script {
     }
 
     fn absorb(&mut self, fact: Fact) {
-        if self.keeps_facts {
+        if self.keeps_facts || matches!(fact, Fact::Ended(..)) {
             self.facts.push((self.now, fact.clone()));
         }
         self.state.absorb(fact, self.now);
