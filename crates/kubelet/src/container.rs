@@ -71,7 +71,7 @@ pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, Stri
         envs,
         mounts,
         log_path: log_path(&container.name, attempt),
-        resources: resources,
+        resources,
         security,
         stop_signal: None,
         labels: labels(pod, container),

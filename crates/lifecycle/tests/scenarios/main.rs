@@ -1,5 +1,7 @@
 //! One story per requirement, with its whole transcript.
 
+#[path = "../support/nodes.rs"]
+mod nodes;
 #[path = "../support/pods.rs"]
 mod pods;
 #[allow(dead_code, reason = "shared with the properties")]
@@ -8,11 +10,15 @@ mod script;
 #[path = "../support/world.rs"]
 mod world;
 
+mod admitting;
 mod ending;
+mod evicting;
 mod hooking;
 mod probing;
 mod recovering;
+mod resizing;
 mod restarting;
 mod restarting_all;
+mod shutting_down;
 mod special;
 mod starting;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ambient::{Clock, Now};
 use expect_test::Expect;
 use lifecycle::{
-    Action, CgroupValues, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
+    Action, Allocation, CgroupValues, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
 };
 use objects::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 
@@ -26,6 +26,7 @@ pub(crate) struct Script {
     /// Transitions say the same as statuses, with causes.
     pub(crate) tells_transitions: bool,
     is_object_there: bool,
+    has_looked: bool,
     start: Now,
     now: Now,
     shown: BTreeMap<String, String>,
@@ -64,6 +65,7 @@ impl Script {
             is_api_up: true,
             tells_transitions: false,
             is_object_there: true,
+            has_looked: false,
             start: now,
             now,
             shown: BTreeMap::new(),
@@ -116,6 +118,34 @@ impl Script {
         self.pod.metadata.generation = Some(2);
         self.log.push(Logged::Doomed);
         self.change()
+    }
+
+    /// The node decided something.
+    pub(crate) fn told(&mut self, what: &str, fact: Fact) -> &mut Self {
+        self.tell("fact", what.into());
+        if matches!(fact, Fact::Rejected(_) | Fact::Evicted(_)) {
+            self.log.push(Logged::Doomed);
+        }
+        self.absorb(fact);
+        if self.has_looked { self.settle() } else { self }
+    }
+
+    /// `cpu:100m,memory:64Mi`
+    pub(crate) fn resize(&mut self, container: &str, requests: &str, limits: &str) -> &mut Self {
+        self.tell("fact", format!("{container} wants {requests} up to {limits}"));
+        let spec = self.pod.spec.as_mut().expect("a spec");
+        let mut all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
+        let wanted = all.find(|c| c.name == container).expect("a container of the pod");
+        let resources = wanted.resources.get_or_insert_default();
+        resources.requests = (!requests.is_empty()).then(|| pods::amounts(requests));
+        resources.limits = (!limits.is_empty()).then(|| pods::amounts(limits));
+        self.pod.metadata.generation = self.pod.metadata.generation.map(|generation| generation + 1);
+        self.change()
+    }
+
+    /// What the spec asks for now.
+    pub(crate) fn desired(&self) -> Allocation {
+        Allocation::desired(&PodSpec::parse(&self.pod).expect("a valid pod"))
     }
 
     pub(crate) fn gone(&mut self) -> &mut Self {
@@ -210,6 +240,7 @@ impl Script {
     }
 
     pub(crate) fn observe(&mut self) -> &mut Self {
+        self.has_looked = true;
         self.absorb(Fact::Observed(self.world.seen.clone()));
         self
     }
@@ -310,11 +341,12 @@ impl Script {
             return;
         }
         let summary = summarize(&status);
-        let changed: Vec<String> = summary
+        let mut changed: Vec<String> = summary
             .iter()
             .filter(|(key, value)| self.shown.get(*key) != Some(value))
             .map(|(key, value)| format!("{key}={value}"))
             .collect();
+        changed.extend(self.shown.keys().filter(|key| !summary.contains_key(*key)).map(|key| format!("{key}=gone")));
         if !changed.is_empty() {
             self.tell("status", changed.join(" "));
         }
