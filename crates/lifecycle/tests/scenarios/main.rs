@@ -1,12 +1,16 @@
 //! One story per requirement, with its whole transcript.
 
-use sim::{script, world};
+use sim::{nodes, pods, script, world};
 
+mod admitting;
 mod ending;
+mod evicting;
 mod hooking;
 mod probing;
 mod recovering;
+mod resizing;
 mod restarting;
 mod restarting_all;
+mod shutting_down;
 mod special;
 mod starting;
