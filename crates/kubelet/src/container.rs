@@ -71,7 +71,7 @@ pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, Stri
         envs,
         mounts,
         log_path: log_path(&container.name, attempt),
-        resources: resources,
+        resources,
         security,
         // LC-288: else the image's, else SIGTERM.
         stop_signal: container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone()),

@@ -37,8 +37,8 @@
 //! ```
 
 #![deny(clippy::wildcard_enum_match_arm)]
+
 // In the order to read them.
-#![deny(clippy::wildcard_enum_match_arm)]
 
 mod fact;
 

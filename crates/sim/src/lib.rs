@@ -3,6 +3,7 @@
 //!
 //! Never: copies of production code, real time, I/O.
 
+pub mod nodes;
 pub mod play;
 pub mod pods;
 pub mod scenario;

@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Now};
-use lifecycle::node::Eviction;
 use lifecycle::{
-    Action, Cause, Fact, HookKind, Note, Observation, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
-    SpecError,
+    Action, Allocation, Cause, Fact, HookKind, Note, Observation, Outcome, PodSpec, PodState, ProbeKind, ProbeResult,
+    Rules, SpecError,
 };
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
@@ -42,7 +41,8 @@ pub struct Script {
     lines: Vec<Line>,
     /// What happened, for checkers.
     pub log: Vec<Logged>,
-    /// Every fact since the last agent started, if `keeps_facts`.
+    /// Facts since the last agent started: all if `keeps_facts`, else the ends
+    /// of actions.
     pub facts: Vec<(Now, Fact)>,
     pub keeps_facts: bool,
     /// The last observation the agent got.
@@ -158,6 +158,36 @@ impl Script {
         self.pod.metadata.generation = Some(2);
         self.log.push(Logged::Doomed);
         self.change()
+    }
+
+    /// The node decided something.
+    pub fn told(&mut self, what: &str, fact: Fact) -> &mut Self {
+        self.happen(fact_name(&fact), None, Value::Null, what.into());
+        if matches!(fact, Fact::Rejected(_) | Fact::Evicted(_)) {
+            self.log.push(Logged::Doomed);
+        }
+        self.absorb(fact);
+        if self.looked.is_some() { self.settle() } else { self }
+    }
+
+    /// `cpu:100m,memory:64Mi`
+    pub fn resize(&mut self, container: &str, requests: &str, limits: &str) -> &mut Self {
+        let detail = json!({ "requests": requests, "limits": limits });
+        let words = format!("{container} wants {requests} up to {limits}");
+        self.happen("ResizeRequested", Some(container), detail, words);
+        let spec = self.pod.spec.as_mut().expect("a spec");
+        let mut all = spec.containers.iter_mut().chain(spec.init_containers.iter_mut().flatten());
+        let wanted = all.find(|c| c.name == container).expect("a container of the pod");
+        let resources = wanted.resources.get_or_insert_default();
+        resources.requests = (!requests.is_empty()).then(|| pods::amounts(requests));
+        resources.limits = (!limits.is_empty()).then(|| pods::amounts(limits));
+        self.pod.metadata.generation = self.pod.metadata.generation.map(|generation| generation + 1);
+        self.change()
+    }
+
+    /// What the spec asks for now.
+    pub fn desired(&self) -> Allocation {
+        Allocation::desired(&PodSpec::parse(&self.pod).expect("a valid pod"))
     }
 
     pub fn gone(&mut self) -> &mut Self {
@@ -313,16 +343,6 @@ impl Script {
         panic!("the plan never settles:\n{}", self.story());
     }
 
-    /// The node ends the pod.
-    pub fn evicted(&mut self, eviction: Eviction) -> &mut Self {
-        let cause = format!("{:?}", eviction.cause);
-        let detail = json!({ "cause": cause, "message": eviction.message });
-        self.happen("Evicted", None, detail, format!("the node ends the pod ({cause}): {}", eviction.message));
-        self.log.push(Logged::Doomed);
-        self.absorb(Fact::Evicted(eviction));
-        self.settle()
-    }
-
     /// Compares the story so far, and starts a new page.
     #[cfg(feature = "expect")]
     pub fn transcript(&mut self, expected: expect_test::Expect) -> &mut Self {
@@ -389,7 +409,7 @@ impl Script {
     }
 
     fn absorb(&mut self, fact: Fact) {
-        if self.keeps_facts {
+        if self.keeps_facts || matches!(fact, Fact::Ended(..)) {
             self.facts.push((self.now, fact.clone()));
         }
         self.state.absorb(fact, self.now);
@@ -430,5 +450,20 @@ impl Script {
 
     fn write(&mut self, what: What) {
         self.lines.push(Line { at: self.now.mono.since(self.start.mono), what });
+    }
+}
+
+fn fact_name(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::PodChanged(_) => "PodChanged",
+        Fact::PodGone => "PodGone",
+        Fact::Observed(_) => "Observed",
+        Fact::Begun(_) => "Begun",
+        Fact::Ended(..) => "Ended",
+        Fact::Admitted(_) => "Admitted",
+        Fact::Resized(_) => "Resized",
+        Fact::ResizeRefused(_) => "ResizeRefused",
+        Fact::Rejected(_) => "Rejected",
+        Fact::Evicted(_) => "Evicted",
     }
 }

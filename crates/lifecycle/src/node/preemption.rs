@@ -86,7 +86,7 @@ fn freed(seat: &Seat, resource: &str) -> i64 {
 }
 
 /// The nearest pod goes, until nothing is missing; ties go to the smaller one.
-fn nearest<'a>(mut pods: Vec<&'a Seat>, mut missing: Missing) -> Vec<&'a Seat> {
+fn nearest(mut pods: Vec<&Seat>, mut missing: Missing) -> Vec<&Seat> {
     let mut chosen = Vec::new();
     while !missing.is_empty() && !pods.is_empty() {
         let mut best = 0;

@@ -80,6 +80,7 @@ impl PodState {
         let live = self.live();
         !live.iter().any(|live| live.differs(CPU) || live.differs(MEMORY))
             && !self.spec.containers().any(is_restarting)
+            && !self.work.is_starting_container()
             && self.next_update(&live).is_none()
     }
 

@@ -1,14 +1,18 @@
 //! One story per requirement, with its whole transcript.
 
-use sim::{script, world};
+use sim::{nodes, pods, script, world};
 
+mod admitting;
 mod ending;
+mod evicting;
 mod hooking;
 mod initializing;
 mod probing;
 mod recovering;
+mod resizing;
 mod restarting;
 mod restarting_all;
+mod shutting_down;
 mod special;
 mod starting;
 mod states;
