@@ -73,7 +73,8 @@ pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, Stri
         log_path: log_path(&container.name, attempt),
         resources,
         security,
-        stop_signal: None,
+        // LC-288: else the image's, else SIGTERM.
+        stop_signal: container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone()),
         labels: labels(pod, container),
         annotations: annotations(pod, container, attempt),
         stdin: container.stdin == Some(true),

@@ -102,5 +102,8 @@ pub use fact::{
 };
 pub use resize::{Allocation, MemoryUse, Refusal, Verdict};
 pub use resources::{CgroupValues, Cgroups, Demand, Machine, Swap, cpu_weight};
-pub use spec::{HookKind, HookSpec, HttpGet, Mechanism, PodSpec, Port, ProbeKind, ProbeSpec, SpecError, spec_hash};
+pub use spec::{
+    HookKind, HookSpec, HttpGet, Manifest, ManifestSource, Mechanism, PodSpec, Port, ProbeKind, ProbeSpec, SpecError,
+    is_mirror, is_mirror_of, mirror_of, spec_hash, static_pod,
+};
 pub use state::{Note, PodState, Rules, Severity};

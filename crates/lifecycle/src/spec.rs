@@ -17,10 +17,12 @@ use crate::view::View;
 mod handlers;
 mod needs;
 mod node;
+mod statics;
 
 pub(crate) use handlers::Handlers;
 pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
 pub(crate) use needs::{Needs, ResizePolicy};
+pub use statics::{Manifest, ManifestSource, is_mirror, is_mirror_of, mirror_of, static_pod};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodSpec {
@@ -158,9 +160,9 @@ impl PodSpec {
             ephemeral: ephemeral_containers(spec)?,
             readiness_gates: spec.readiness_gates.iter().flatten().map(|gate| gate.condition_type.clone()).collect(),
             is_host_network: spec.host_network.unwrap_or(false),
-            is_static: is_static(pod),
+            is_static: statics::is_static(pod),
             qos_class: qos_class(pod, spec),
-            needs: Needs::parse(pod, spec, is_static(pod))?,
+            needs: Needs::parse(pod, spec, statics::is_static(pod))?,
             published: pod.status.as_ref().map(status::read).unwrap_or_default(),
         })
     }
@@ -315,12 +317,6 @@ fn pull_policy(word: Option<&str>, image: &str, field: &str) -> Result<PullPolic
 fn is_latest(image: &str) -> bool {
     let last = image.rsplit('/').next().unwrap_or(image);
     !last.contains('@') && last.split_once(':').is_none_or(|(_, tag)| tag == "latest")
-}
-
-/// LC-354: where a pod came from stands in an annotation; the API is the default.
-fn is_static(pod: &Pod) -> bool {
-    let source = pod.metadata.annotations.as_ref().and_then(|all| all.get("kubernetes.io/config.source"));
-    source.is_some_and(|source| source != "api")
 }
 
 /// LC-055: what is stored stays; a pod that never met our API is computed.

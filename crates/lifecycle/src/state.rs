@@ -117,6 +117,8 @@ pub struct PodState {
     pub(crate) rules: Rules,
     /// The object left the API.
     pub(crate) is_gone: bool,
+    /// An object with the same UID that appeared afterwards.
+    successor: Option<PodSpec>,
     pub(crate) stage: Stage,
     /// The node ends the pod.
     pub(crate) ending: Option<Ending>,
@@ -151,6 +153,7 @@ impl PodState {
             spec,
             rules,
             is_gone: false,
+            successor: None,
             stage: Stage::Syncing,
             ending: None,
             seen: None,
@@ -172,8 +175,13 @@ impl PodState {
         let because = Because::of(&fact, self.seen.as_ref());
         self.pass_time(now);
         match fact {
+            // LC-014: it came back; what there is must end first.
+            Fact::PodChanged(spec) if self.is_gone => self.successor = Some(*spec),
             Fact::PodChanged(spec) => self.spec = *spec,
-            Fact::PodGone => self.is_gone = true,
+            Fact::PodGone => {
+                self.is_gone = true;
+                self.successor = None;
+            }
             Fact::Observed(seen) => self.on_observed(seen, now),
             Fact::Begun(action) => self.on_begun(&action, now),
             Fact::Ended(action, outcome) => self.on_ended(&action, &outcome, now),
@@ -255,6 +263,12 @@ impl PodState {
             Stage::Syncing | Stage::Terminating(_) => false,
             Stage::Terminated(cleanup) => self.is_gone && cleanup.is_torn_down && is_clean,
         }
+    }
+
+    /// LC-014, H65: what to begin anew with once this is finished: a static pod
+    /// with a fixed UID was removed and added again.
+    pub fn successor(&self) -> Option<&PodSpec> {
+        self.successor.as_ref()
     }
 
     /// Runs, or nobody can say that it does not.

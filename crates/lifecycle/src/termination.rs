@@ -224,7 +224,9 @@ pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
         draft.remove(stray, Cause::new("TC-091", because));
     }
     let is_clean = seen.sandboxes.is_empty() && seen.instances.is_empty();
-    if is_clean && !state.is_gone && state.spec.deletion.is_some() && !cleanup.is_object_deleted {
+    // LC-357: a static pod's object is its mirror, which others remove.
+    let is_deleted = state.spec.deletion.is_some() && !state.spec.is_static;
+    if is_clean && !state.is_gone && is_deleted && !cleanup.is_object_deleted {
         draft.act(Action::DeleteObject, Cause::new("LC-278", "the pod is stopped, recorded and cleaned up"));
     }
 }

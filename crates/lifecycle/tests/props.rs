@@ -3,16 +3,6 @@
 //! `PROPTEST_CASES=20000 cargo test -p podium-lifecycle --test props` looks
 //! longer than CI does.
 
-#[allow(dead_code, reason = "shared with the scenarios")]
-#[path = "support/pods.rs"]
-mod pods;
-#[allow(dead_code, reason = "shared with the scenarios")]
-#[path = "support/script.rs"]
-mod script;
-#[allow(dead_code, reason = "shared with the scenarios")]
-#[path = "support/world.rs"]
-mod world;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -21,8 +11,8 @@ use objects::api::core::v1::PodStatus;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-use script::{Logged, Script};
-use world::Manner;
+use sim::script::{Logged, Script};
+use sim::world::Manner;
 
 /// What can happen to a pod besides what the agent does.
 #[derive(Debug, Clone)]

@@ -1,14 +1,6 @@
 //! One story per requirement, with its whole transcript.
 
-#[path = "../support/nodes.rs"]
-mod nodes;
-#[path = "../support/pods.rs"]
-mod pods;
-#[allow(dead_code, reason = "shared with the properties")]
-#[path = "../support/script.rs"]
-mod script;
-#[path = "../support/world.rs"]
-mod world;
+use sim::{nodes, pods, script, world};
 
 mod admitting;
 mod ending;

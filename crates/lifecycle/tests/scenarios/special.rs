@@ -137,3 +137,40 @@ fn lc_363_a_debugger_that_cannot_start_is_tried_again() {
         t=10    event  Warning Failed: Error: unable to find target container x
     "#]]);
 }
+
+fn make_static(pod: &mut Script) {
+    let annotations = pod.pod.metadata.annotations.get_or_insert_default();
+    annotations.insert("kubernetes.io/config.source".into(), "file".into());
+    pod.change();
+}
+
+#[test]
+fn lc_014_h65_a_static_pod_that_comes_back_ends_first_and_begins_anew() {
+    let mut pod = Script::pod("grace=5 | app app");
+    pod.on_term("app", Manner::Ignores);
+    make_static(&mut pod);
+    pod.begin().skip();
+    pod.gone().until(2.0).change().until(10.0).transcript(expect![[r#"
+        t=0     fact   the object is gone
+        t=0     event  Normal Killing: Stopping container app
+        t=0     do     KillContainer app-1 grace=5s  [LC-009: the pod vanished from the API]
+        t=5     event  Warning ContainerFailed: Container app failed with exit code 137: Error
+        t=5     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
+        t=5     do     TearDown  [LC-013: every container of the pod has stopped]
+        t=5     do     RemoveSandbox s0  [TC-091: the pod is gone from the API]
+    "#]]);
+    assert!(pod.state.is_finished());
+    let successor = pod.state.successor().expect("it came back").clone();
+    let again = lifecycle::PodState::new(successor, pod.rules.clone(), pod.now());
+    assert!(!again.is_finished() && again.successor().is_none());
+}
+
+#[test]
+fn lc_050_lc_359_the_phase_of_a_static_pod_is_left_as_computed() {
+    let mut pod = Script::pod("| app app");
+    pod.on_term("app", Manner::Ignores);
+    make_static(&mut pod);
+    pod.begin().skip();
+    pod.gone().until(40.0);
+    assert_eq!(pod.rendered().phase.as_deref(), Some("Running"));
+}

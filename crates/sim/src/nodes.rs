@@ -4,7 +4,6 @@
 use std::time::Duration;
 
 use ambient::{Clock, Now};
-use expect_test::Expect;
 use lifecycle::node::{Measurement, Node, NodeAction, NodeFact, NodeInfo, PodUsage, Reading, Settings, Signal};
 use lifecycle::{Fact, PodSpec};
 use objects::api::core::v1::{Node as ApiNode, NodeStatus, Pod};
@@ -12,17 +11,17 @@ use objects::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pods;
 
-pub(crate) struct NodeScript {
-    pub(crate) node: Node,
-    pub(crate) measured: Measurement,
-    pub(crate) reclaimed: Option<Measurement>,
+pub struct NodeScript {
+    pub node: Node,
+    pub measured: Measurement,
+    pub reclaimed: Option<Measurement>,
     start: Now,
-    pub(crate) now: Now,
+    pub now: Now,
     lines: Vec<String>,
 }
 
 /// A pod by name, from the text of `pods.rs`.
-pub(crate) fn pod(name: &str, text: &str) -> Pod {
+pub fn pod(name: &str, text: &str) -> Pod {
     let mut pod = pods::pod(text);
     pod.metadata.name = Some(name.into());
     pod.metadata.uid = Some(name.into());
@@ -30,7 +29,7 @@ pub(crate) fn pod(name: &str, text: &str) -> Pod {
 }
 
 /// `cpu:4,memory:8Gi,pods:110`
-pub(crate) fn node(allocatable: &str) -> ApiNode {
+pub fn node(allocatable: &str) -> ApiNode {
     let mut node = ApiNode::default();
     node.metadata.name = Some("n1".into());
     node.metadata.labels = Some([("disk".to_owned(), "ssd".to_owned())].into());
@@ -39,7 +38,7 @@ pub(crate) fn node(allocatable: &str) -> ApiNode {
 }
 
 impl NodeScript {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings) -> Self {
         let now = Clock::manual().now();
         let mut node = Node::new(settings, now);
         let info = NodeInfo::parse(&self::node("cpu:4,memory:8Gi,ephemeral-storage:100Gi,pods:110"));
@@ -50,37 +49,37 @@ impl NodeScript {
         Self { node, measured, reclaimed: None, start: now, now, lines: Vec::new() }
     }
 
-    pub(crate) fn add(&mut self, all: &[Pod]) -> &mut Self {
+    pub fn add(&mut self, all: &[Pod]) -> &mut Self {
         let names: Vec<&str> = all.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
         let text = format!("pods {}", names.join(" "));
         let parsed = all.iter().map(|pod| PodSpec::parse(pod).expect("a valid pod")).collect();
         self.fact(&text, NodeFact::PodsChanged(parsed))
     }
 
-    pub(crate) fn stopped(&mut self, uid: &str) -> &mut Self {
+    pub fn stopped(&mut self, uid: &str) -> &mut Self {
         self.fact(&format!("{uid} stopped"), NodeFact::PodStopped(uid.into()))
     }
 
-    pub(crate) fn fact(&mut self, what: &str, fact: NodeFact) -> &mut Self {
+    pub fn fact(&mut self, what: &str, fact: NodeFact) -> &mut Self {
         self.tell("fact", what);
         self.node.absorb(fact, self.now);
         self.report();
         self
     }
 
-    pub(crate) fn available(&mut self, signal: Signal, available: i64) -> &mut Self {
+    pub fn available(&mut self, signal: Signal, available: i64) -> &mut Self {
         self.measured.signals.entry(signal).or_insert(Reading { available: 0, capacity: 100 << 30 }).available =
             available;
         self
     }
 
-    pub(crate) fn uses(&mut self, uid: &str, edit: impl FnOnce(&mut PodUsage)) -> &mut Self {
+    pub fn uses(&mut self, uid: &str, edit: impl FnOnce(&mut PodUsage)) -> &mut Self {
         edit(self.measured.pods.entry(uid.into()).or_default());
         self
     }
 
     /// Lets time pass until `seconds` after the start, doing what is planned.
-    pub(crate) fn until(&mut self, seconds: u64) -> &mut Self {
+    pub fn until(&mut self, seconds: u64) -> &mut Self {
         let end = self.start.after(Duration::from_secs(seconds));
         for _ in 0..1000 {
             let plan = self.node.plan(self.now);
@@ -101,19 +100,21 @@ impl NodeScript {
         panic!("the plan never settles:\n{}", self.lines.join("\n"));
     }
 
-    pub(crate) fn transcript(&mut self, expected: Expect) -> &mut Self {
+    /// Compares the story so far, and starts a new page.
+    #[cfg(feature = "expect")]
+    pub fn transcript(&mut self, expected: expect_test::Expect) -> &mut Self {
         expected.assert_eq(&(self.lines.join("\n") + "\n"));
         self.lines.clear();
         self
     }
 
-    pub(crate) fn skip(&mut self) -> &mut Self {
+    pub fn skip(&mut self) -> &mut Self {
         self.lines.clear();
         self
     }
 
     /// `MemoryPressure=True(KubeletHasInsufficientMemory)`, only what is not well.
-    pub(crate) fn conditions(&self) -> String {
+    pub fn conditions(&self) -> String {
         let bad = |kind: &str, is_true: bool| (kind == "Ready") != is_true;
         let all = self.node.conditions();
         let all = all.iter().filter(|it| bad(it.kind, it.is_true));
@@ -154,7 +155,7 @@ impl NodeScript {
 }
 
 /// When the pod was created, in seconds after the epoch.
-pub(crate) fn born(mut pod: Pod, second: i64) -> Pod {
+pub fn born(mut pod: Pod, second: i64) -> Pod {
     let time = ambient::Timestamp::from_second(second).expect("a time");
     pod.metadata.creation_timestamp = Some(Time(time));
     pod

@@ -11,7 +11,7 @@ use objects::api::core::v1::{
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub(crate) fn pod(text: &str) -> Pod {
+pub fn pod(text: &str) -> Pod {
     let mut parts = text.split('|').map(str::trim);
     let mut spec = PodSpec { restart_policy: Some("Always".into()), ..PodSpec::default() };
     let settings = if text.contains('|') { parts.next().unwrap_or_default() } else { "" };
@@ -55,11 +55,11 @@ pub(crate) fn pod(text: &str) -> Pod {
     }
 }
 
-pub(crate) fn ephemeral(container: Container) -> EphemeralContainer {
+pub fn ephemeral(container: Container) -> EphemeralContainer {
     EphemeralContainer { name: container.name, image: container.image, ..EphemeralContainer::default() }
 }
 
-pub(crate) fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
+pub fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
     let mut container = Container {
         name: name.into(),
         image: Some(format!("{name}:1")),
@@ -95,7 +95,7 @@ pub(crate) fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>)
 }
 
 /// `period:10,failure:3,success:1,delay:5,grace:10`
-pub(crate) fn probe(text: &str) -> Probe {
+pub fn probe(text: &str) -> Probe {
     let mut probe = Probe { exec: Some(ExecAction { command: Some(vec!["true".into()]) }), ..Probe::default() };
     for (key, value) in text.split(',').filter_map(|word| word.split_once(':')) {
         let number: i32 = value.parse().expect("a number");
@@ -126,7 +126,7 @@ fn hook(text: &str) -> LifecycleHandler {
 }
 
 /// `cpu:100m,memory:64Mi`
-pub(crate) fn amounts(text: &str) -> BTreeMap<String, Quantity> {
+pub fn amounts(text: &str) -> BTreeMap<String, Quantity> {
     let pairs = text.split(',').map(|pair| pair.split_once(':').expect("resource:amount"));
     pairs.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect()
 }
