@@ -36,8 +36,9 @@
 //! assert_eq!(state.render(clock.now()).phase.as_deref(), Some("Pending"));
 //! ```
 
-// In the order to read them.
 #![deny(clippy::wildcard_enum_match_arm)]
+
+// In the order to read them.
 
 mod fact;
 

@@ -185,7 +185,7 @@ impl PodState {
             Fact::Observed(seen) => self.on_observed(seen, now),
             Fact::Begun(action) => self.on_begun(&action, now),
             Fact::Ended(action, outcome) => self.on_ended(&action, &outcome, now),
-            Fact::Admitted(allocation) => self.on_admitted(allocation),
+            Fact::Admitted(allocation) => self.on_admitted(allocation, now),
             Fact::Resized(allocation) => self.on_resized(allocation, now),
             Fact::ResizeRefused(refusal) => self.on_resize_refused(refusal, now),
             Fact::Rejected(rejection) => self.on_rejected(&rejection, now),

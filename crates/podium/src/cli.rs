@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{down, image, instance::Places, kubeconfig, status, up};
+use crate::{down, image, instance::Places, kubeconfig, simulate, status, up};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -49,6 +49,12 @@ enum Verb {
     /// Images of the embedded runtime
     #[command(subcommand)]
     Image(Image),
+    /// Play the life of a pod in virtual time and print what happens
+    ///
+    /// Needs no cluster, no root and no time: the very code that decides on a
+    /// node decides here. What the script does not say goes well. See
+    /// docs/simulate.md for the script.
+    Simulate(Simulate),
     /// Print the version
     Version {
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
@@ -115,6 +121,30 @@ pub(crate) struct Status {
     pub(crate) timeout: Duration,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Simulate {
+    /// Manifest with a Pod or a List, YAML or JSON (`-` reads standard input)
+    #[arg(short = 'f', long = "filename", value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// What happens to the pod, e.g. `- at 5s: exit app 1`
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
+    /// A KubeletConfiguration for the node
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// As upstream: `A=true,B=false`
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
+    pub(crate) feature_gates: String,
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// Print nothing if the transcript is the one in FILE; else the difference, and fail
+    #[arg(long, value_name = "FILE")]
+    pub(crate) expect: Option<PathBuf>,
+    /// Where the story ends, if things still happen then
+    #[arg(long, default_value = "1h", value_parser = parse_duration)]
+    pub(crate) until: Duration,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Image {
     /// Add the images of a docker-archive or OCI layout tar file (`-` reads standard input)
@@ -172,6 +202,7 @@ fn dispatch(verb: Verb) -> anyhow::Result<()> {
         Verb::Status(args) => status::run(&args),
         Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
         Verb::Image(verb) => image::run(verb),
+        Verb::Simulate(args) => simulate::run(&args),
         Verb::Version { output } => {
             print_version(output);
             Ok(())

@@ -12,6 +12,7 @@ mod kubeconfig;
 mod node;
 mod pki;
 mod preflight;
+mod simulate;
 mod status;
 mod up;
 

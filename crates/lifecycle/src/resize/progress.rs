@@ -14,8 +14,13 @@ use crate::spec::PodSpec;
 use crate::state::{PodState, Severity};
 
 impl PodState {
-    /// The pod may run with these values.
-    pub(crate) fn on_admitted(&mut self, allocation: Allocation) {
+    /// The pod may run with these values. After an agent restart they may
+    /// still have to be applied.
+    pub(crate) fn on_admitted(&mut self, allocation: Allocation, now: Now) {
+        if self.sizing.allocated.containers != allocation.containers && self.sizing.progress.is_none() {
+            let generation = allocation.generation;
+            self.sizing.progress = Some(Progress { generation, error: None, since: now.wall, updated: now.wall });
+        }
         self.sizing.allocated = allocation;
     }
 
@@ -154,6 +159,9 @@ impl PodState {
         if self.sizing.allocated.is_desired_by(&self.spec) {
             self.sizing.pending = None;
         }
+        if self.sizing.progress.is_none() {
+            return;
+        }
         for key in self.bookkeeping_only() {
             let Some(container) = self.spec.container(&key.0) else { continue };
             let allocated = self.sizing.allocated.demand(container).clone();
@@ -163,7 +171,7 @@ impl PodState {
             }
             self.sizing.applied.insert(key, demand);
         }
-        if self.sizing.progress.is_some() && self.is_resized() {
+        if self.is_resized() {
             let generation = self.sizing.progress.take().map_or(0, |progress| progress.generation);
             self.sizing.may_shrink = false;
             let summary = summary(&self.spec, Some(&self.sizing.allocated), generation, None);

@@ -67,7 +67,8 @@ impl PodState {
 
     /// LC-348, TC-306: the resize of this instance takes a restart.
     pub(crate) fn resize_restarts(&self, instance: &Instance) -> bool {
-        self.live().iter().any(|live| live.instance.id == instance.id && live.needs_restart())
+        self.sizing.progress.is_some()
+            && self.live().iter().any(|live| live.instance.id == instance.id && live.needs_restart())
     }
 
     /// TC-308: nothing is left to apply, and nobody waits to be restarted.
@@ -79,6 +80,7 @@ impl PodState {
         let live = self.live();
         !live.iter().any(|live| live.differs(CPU) || live.differs(MEMORY))
             && !self.spec.containers().any(is_restarting)
+            && !self.work.is_starting_container()
             && self.next_update(&live).is_none()
     }
 
@@ -187,7 +189,7 @@ impl PodState {
 /// Plans the next step; an error stops the sequence until it is tried again.
 pub(crate) fn plan(draft: &mut Draft<'_>) {
     let state = draft.state;
-    if state.work.is_resizing() {
+    if state.sizing.progress.is_none() || state.work.is_resizing() {
         return;
     }
     let because = format!("generation {} was allocated", state.sizing.allocated.generation);

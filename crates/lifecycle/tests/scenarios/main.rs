@@ -1,18 +1,19 @@
 //! One story per requirement, with its whole transcript.
 
-#[path = "../support/pods.rs"]
-mod pods;
-#[allow(dead_code, reason = "shared with the properties")]
-#[path = "../support/script.rs"]
-mod script;
-#[path = "../support/world.rs"]
-mod world;
+use sim::{nodes, pods, script, world};
 
+mod admitting;
 mod ending;
+mod evicting;
 mod hooking;
+mod initializing;
 mod probing;
 mod recovering;
+mod resizing;
 mod restarting;
 mod restarting_all;
+mod shutting_down;
 mod special;
 mod starting;
+mod states;
+mod stopping;

@@ -2,13 +2,16 @@
 //!
 //! `policy=Never grace=10 | init setup | sidecar proxy | app web image=nginx:1 restart=Never rule=In:42`
 
+use std::collections::BTreeMap;
+
 use objects::api::core::v1::{
-    Container, ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer, ExecAction, LifecycleHandler,
-    Pod, PodReadinessGate, PodSpec, PodStatus, Probe, SleepAction,
+    Container, ContainerResizePolicy, ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer,
+    ExecAction, LifecycleHandler, Pod, PodReadinessGate, PodSpec, PodStatus, Probe, SleepAction,
 };
+use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub(crate) fn pod(text: &str) -> Pod {
+pub fn pod(text: &str) -> Pod {
     let mut parts = text.split('|').map(str::trim);
     let mut spec = PodSpec { restart_policy: Some("Always".into()), ..PodSpec::default() };
     let settings = if text.contains('|') { parts.next().unwrap_or_default() } else { "" };
@@ -18,6 +21,7 @@ pub(crate) fn pod(text: &str) -> Pod {
             "grace" => spec.termination_grace_period_seconds = Some(value.parse().expect("a number or truth value")),
             "deadline" => spec.active_deadline_seconds = Some(value.parse().expect("a number or truth value")),
             "gate" => spec.readiness_gates = Some(vec![PodReadinessGate { condition_type: value.into() }]),
+            "priority" => spec.priority = Some(value.parse().expect("a number")),
             "hostNetwork" => spec.host_network = Some(value.parse().expect("a number or truth value")),
             other => panic!("unknown pod setting {other}"),
         }
@@ -37,6 +41,7 @@ pub(crate) fn pod(text: &str) -> Pod {
             other => panic!("unknown role {other}"),
         }
     }
+    let qos_class = objects::qos::of(&spec).as_str().to_owned();
     Pod {
         metadata: ObjectMeta {
             name: Some("web".into()),
@@ -46,19 +51,15 @@ pub(crate) fn pod(text: &str) -> Pod {
             ..ObjectMeta::default()
         },
         spec: Some(spec),
-        status: Some(PodStatus {
-            phase: Some("Pending".into()),
-            qos_class: Some("BestEffort".into()),
-            ..PodStatus::default()
-        }),
+        status: Some(PodStatus { phase: Some("Pending".into()), qos_class: Some(qos_class), ..PodStatus::default() }),
     }
 }
 
-pub(crate) fn ephemeral(container: Container) -> EphemeralContainer {
+pub fn ephemeral(container: Container) -> EphemeralContainer {
     EphemeralContainer { name: container.name, image: container.image, ..EphemeralContainer::default() }
 }
 
-pub(crate) fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
+pub fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Container {
     let mut container = Container {
         name: name.into(),
         image: Some(format!("{name}:1")),
@@ -80,6 +81,12 @@ pub(crate) fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>)
                 container.restart_policy_rules.get_or_insert_default().push(rule);
             }
             "restart" => container.restart_policy = Some(value.into()),
+            "req" => container.resources.get_or_insert_default().requests = Some(amounts(value)),
+            "lim" => container.resources.get_or_insert_default().limits = Some(amounts(value)),
+            "restartOn" => container
+                .resize_policy
+                .get_or_insert_default()
+                .push(ContainerResizePolicy { resource_name: value.into(), restart_policy: "RestartContainer".into() }),
             "rule" => container.restart_policy_rules.get_or_insert_default().push(rule(value)),
             other => panic!("unknown container setting {other}"),
         }
@@ -88,7 +95,7 @@ pub(crate) fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>)
 }
 
 /// `period:10,failure:3,success:1,delay:5,grace:10`
-pub(crate) fn probe(text: &str) -> Probe {
+pub fn probe(text: &str) -> Probe {
     let mut probe = Probe { exec: Some(ExecAction { command: Some(vec!["true".into()]) }), ..Probe::default() };
     for (key, value) in text.split(',').filter_map(|word| word.split_once(':')) {
         let number: i32 = value.parse().expect("a number");
@@ -116,6 +123,12 @@ fn hook(text: &str) -> LifecycleHandler {
             ..LifecycleHandler::default()
         },
     }
+}
+
+/// `cpu:100m,memory:64Mi`
+pub fn amounts(text: &str) -> BTreeMap<String, Quantity> {
+    let pairs = text.split(',').map(|pair| pair.split_once(':').expect("resource:amount"));
+    pairs.map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned()))).collect()
 }
 
 /// `In:42,43` or `NotIn:0`

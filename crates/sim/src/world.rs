@@ -10,39 +10,77 @@ use lifecycle::{
     SandboxSeen, StartStage, spec_hash,
 };
 
+/// The size of every image.
+const IMAGE_BYTES: u64 = 2_000_000;
+
 /// How a process takes the stop signal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Manner {
+pub enum Manner {
     Exits { after: Duration, code: i32 },
     Ignores,
 }
 
+/// How long a process lives by itself.
+#[derive(Debug, Clone)]
+pub struct Life {
+    pub after: Duration,
+    pub code: i32,
+    /// So many more instances do; `None`: all of them.
+    pub left: Option<u32>,
+}
+
+/// How often something still fails (`None`: always), and what it says.
+#[derive(Debug, Clone)]
+pub struct Trouble {
+    pub left: Option<u32>,
+    pub message: String,
+}
+
+/// What happened by itself and is worth telling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exited {
+    pub container: String,
+    pub code: i32,
+    /// It got KILL because it did not obey.
+    pub is_forced: bool,
+}
+
 #[derive(Debug, Clone, Default)]
-pub(crate) struct World {
-    pub(crate) seen: Observation,
-    pub(crate) images: BTreeMap<String, String>,
-    pub(crate) manners: BTreeMap<String, Manner>,
+pub struct World {
+    pub seen: Observation,
+    pub images: BTreeMap<String, String>,
+    pub manners: BTreeMap<String, Manner>,
     /// Container → how its start fails.
-    pub(crate) bad_starts: BTreeMap<String, (StartStage, String)>,
+    pub bad_starts: BTreeMap<String, (StartStage, String)>,
+    /// Container → how its start fails, and how often still.
+    pub failing_starts: BTreeMap<String, (StartStage, Trouble)>,
     /// Image → pull error.
-    pub(crate) bad_images: BTreeMap<String, String>,
-    pub(crate) pull_takes: Duration,
-    pub(crate) bad_sandbox: Option<String>,
-    pub(crate) bad_kill: Option<String>,
-    /// Kills end well and do nothing.
-    pub(crate) is_kill_idle: bool,
-    /// Sandboxes come up without an address.
-    pub(crate) has_no_addresses: bool,
-    pub(crate) bad_teardown: Option<String>,
+    pub bad_images: BTreeMap<String, String>,
+    pub pull_takes: Duration,
+    /// Container → how often its pulls still fail.
+    pub bad_pulls: BTreeMap<String, Trouble>,
+    /// Container → how long its pulls take, if not `pull_takes`.
+    pub slow_pulls: BTreeMap<String, Duration>,
+    /// Container → its instances end by themselves.
+    pub lives: BTreeMap<String, Life>,
     /// How probes are answered; success if nothing is said.
-    pub(crate) answers: BTreeMap<(String, ProbeKind), ProbeResult>,
+    pub answers: BTreeMap<(String, ProbeKind), ProbeResult>,
     /// How long hooks take (`None`: for ever) and how they fail.
-    pub(crate) hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
+    pub hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
     /// Container → what its image says about the stop signal.
-    pub(crate) stop_signals: BTreeMap<String, String>,
-    pub(crate) bad_update: Option<String>,
+    pub stop_signals: BTreeMap<String, String>,
+    pub bad_update: Option<String>,
     /// What `MeasureMemory` finds.
-    pub(crate) memory: MemoryUse,
+    pub memory: MemoryUse,
+    /// Exits nobody asked for, for the teller to take.
+    pub exited: Vec<Exited>,
+    pub bad_sandbox: Option<String>,
+    pub bad_kill: Option<String>,
+    /// Kills end well and do nothing.
+    pub is_kill_idle: bool,
+    /// Sandboxes come up without an address.
+    pub has_no_addresses: bool,
+    pub bad_teardown: Option<String>,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
@@ -50,7 +88,7 @@ pub(crate) struct World {
     /// The last attempt of each container: log files are named after it.
     attempts: BTreeMap<String, u32>,
     /// Counts were lost with an unreachable API; they may repeat (LC-139).
-    pub(crate) is_forgetful: bool,
+    pub is_forgetful: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -61,7 +99,7 @@ enum Due {
 
 impl World {
     /// Does an action; `None` if it ends later.
-    pub(crate) fn perform(&mut self, action: &Action, now: Now) -> Option<Outcome> {
+    pub fn perform(&mut self, action: &Action, now: Now) -> Option<Outcome> {
         match action {
             Action::CreateSandbox { attempt } => Some(self.create_sandbox(*attempt, now)),
             Action::PullImage { container, image, .. } => self.pull(action, container, image, now),
@@ -93,19 +131,25 @@ impl World {
         }
     }
 
-    pub(crate) fn next_due(&self) -> Option<Now> {
+    pub fn next_due(&self) -> Option<Now> {
         let kills = self.kills.values().map(|(at, _)| *at);
         self.due.iter().map(|(at, _)| *at).chain(kills).min()
     }
 
     /// Lets what is due happen; gives back the actions that ended with it.
-    pub(crate) fn fire(&mut self, now: Now) -> Vec<(Action, Outcome)> {
+    pub fn fire(&mut self, now: Now) -> Vec<(Action, Outcome)> {
         let mut ended = Vec::new();
         let (due, later): (Vec<_>, Vec<_>) = self.due.drain(..).partition(|(at, _)| at.mono <= now.mono);
         self.due = later;
         for (_, due) in due {
             match due {
-                Due::Exit { id, code } => ended.extend(self.exit_id(&id, code, now)),
+                Due::Exit { id, code } => {
+                    if self.seen.instances.iter().any(|i| i.id == id && is_running(i)) {
+                        let exited = |container| Exited { container, code, is_forced: false };
+                        self.exited.extend(self.name_of(&id).map(exited));
+                    }
+                    ended.extend(self.exit_id(&id, code, now));
+                }
                 Due::Ends(action, outcome) => ended.push((action, outcome)),
             }
         }
@@ -113,23 +157,39 @@ impl World {
             self.kills.iter().filter(|(_, (at, _))| at.mono <= now.mono).map(|(id, _)| id.clone()).collect();
         for id in overdue {
             ended.extend(self.exit_id(&id, 137, now));
+            self.exited.extend(self.name_of(&id).map(|container| Exited { container, code: 137, is_forced: true }));
         }
         ended
     }
 
     /// The running instance of a container ends by itself.
-    pub(crate) fn exit(&mut self, container: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+    pub fn exit(&mut self, container: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
         let running = self.seen.instances.iter().find(|i| i.name == container && is_running(i));
         let id = running.unwrap_or_else(|| panic!("{container} does not run")).id.clone();
         self.exit_id(&id, code, now)
     }
 
-    pub(crate) fn running(&self, container: &str) -> usize {
+    /// Like `exit`, for another reason than `Completed` or `Error`.
+    pub fn exit_as(&mut self, container: &str, code: i32, why: &str, now: Now) -> Vec<(Action, Outcome)> {
+        let ended = self.exit(container, code, now);
+        let newest = self.seen.instances.iter_mut().find(|i| i.name == container);
+        if let Some(InstanceState::Exited { reason, .. }) = newest.map(|instance| &mut instance.state) {
+            why.clone_into(reason);
+        }
+        ended
+    }
+
+    pub fn running(&self, container: &str) -> usize {
         self.seen.instances.iter().filter(|i| i.name == container && is_running(i)).count()
     }
 
+    /// The names of all that run.
+    pub fn all_running(&self) -> Vec<String> {
+        self.seen.instances.iter().filter(|i| is_running(i)).map(|i| i.name.clone()).collect()
+    }
+
     /// As after a reboot: nothing runs, nothing holds the network.
-    pub(crate) fn lose_sandbox(&mut self, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+    pub fn lose_sandbox(&mut self, code: i32, now: Now) -> Vec<(Action, Outcome)> {
         self.seen.sandboxes.iter_mut().for_each(|sandbox| sandbox.is_ready = false);
         let ids: Vec<String> = self.seen.instances.iter().filter(|i| is_running(i)).map(|i| i.id.clone()).collect();
         ids.iter().flat_map(|id| self.exit_id(id, code, now)).collect()
@@ -137,43 +197,9 @@ impl World {
 
     /// The agent that waited for them died, and its timers with it; processes
     /// that got their signal go on dying.
-    pub(crate) fn forget_actions(&mut self) {
+    pub fn forget_actions(&mut self) {
         self.due.retain(|(_, due)| matches!(due, Due::Exit { .. }));
         self.kills.clear();
-    }
-
-    fn probe(&mut self, container: &str, id: &str, kind: ProbeKind) -> Outcome {
-        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
-        assert!(is_running, "a probe of {id}, which does not run");
-        let result = self.answers.get(&(container.to_owned(), kind)).cloned();
-        Outcome::Probed(result.unwrap_or(ProbeResult::Success))
-    }
-
-    fn run_hook(
-        &mut self,
-        action: &Action,
-        (container, id): (&str, &str),
-        hook: HookKind,
-        timeout: Option<Duration>,
-        now: Now,
-    ) -> Option<Outcome> {
-        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
-        assert!(is_running, "a hook of {id}, which does not run");
-        let (takes, outcome) =
-            self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or((Some(Duration::ZERO), None));
-        let outcome = outcome.map_or(Outcome::Done, Outcome::Failed);
-        let timed_out = Outcome::Failed("the hook took too long".into());
-        let (takes, outcome) = match (takes, timeout) {
-            (Some(takes), Some(timeout)) if takes < timeout => (takes, outcome),
-            (Some(takes), None) => (takes, outcome),
-            (_, Some(timeout)) => (timeout, timed_out),
-            (None, None) => return None,
-        };
-        if takes.is_zero() {
-            return Some(outcome);
-        }
-        self.due.push((now.after(takes), Due::Ends(action.clone(), outcome)));
-        None
     }
 
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
@@ -198,24 +224,74 @@ impl World {
 
     fn pull(&mut self, action: &Action, container: &str, image: &str, now: Now) -> Option<Outcome> {
         self.images.insert(container.to_owned(), image.to_owned());
-        let outcome = match self.bad_images.get(image) {
+        let takes = self.slow_pulls.get(container).copied().unwrap_or(self.pull_takes);
+        let trouble = self.bad_pulls.get_mut(container).and_then(Trouble::strike);
+        let outcome = match self.bad_images.get(image).cloned().or(trouble) {
             Some(error) if error.starts_with("never") => Outcome::NoImage {
                 reason: "ErrImageNeverPull".into(),
                 message: format!("Container image {image:?} is not present with pull policy of Never"),
             },
-            Some(error) => Outcome::NoImage { reason: "ErrImagePull".into(), message: error.clone() },
+            Some(message) => Outcome::NoImage { reason: "ErrImagePull".into(), message },
+            // Whoever speaks of pulls means that there is something to pull.
+            None if self.bad_pulls.contains_key(container) || self.slow_pulls.contains_key(container) => {
+                let took_ms = u64::try_from(takes.as_millis()).unwrap_or(u64::MAX);
+                Outcome::Image(ImageUse::Pulled { took_ms, waited_ms: took_ms, size_bytes: IMAGE_BYTES })
+            }
             None => Outcome::Image(ImageUse::AlreadyPresent),
         };
-        if self.pull_takes.is_zero() {
+        self.end_after(takes, action, outcome, now)
+    }
+
+    fn probe(&mut self, container: &str, id: &str, kind: ProbeKind) -> Outcome {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a probe of {id}, which does not run");
+        let result = self.answers.get(&(container.to_owned(), kind)).cloned();
+        Outcome::Probed(result.unwrap_or(ProbeResult::Success))
+    }
+
+    /// A hook that overruns its timeout is abandoned.
+    fn run_hook(
+        &mut self,
+        action: &Action,
+        (container, id): (&str, &str),
+        hook: HookKind,
+        timeout: Option<Duration>,
+        now: Now,
+    ) -> Option<Outcome> {
+        let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
+        assert!(is_running, "a hook of {id}, which does not run");
+        let (takes, outcome) =
+            self.hooks.get(&(container.to_owned(), hook)).cloned().unwrap_or((Some(Duration::ZERO), None));
+        let outcome = outcome.map_or(Outcome::Done, Outcome::Failed);
+        let timed_out = Outcome::Failed("the hook took too long".into());
+        match (takes, timeout) {
+            (Some(takes), Some(timeout)) if takes < timeout => self.end_after(takes, action, outcome, now),
+            (Some(takes), None) => self.end_after(takes, action, outcome, now),
+            (_, Some(timeout)) => self.end_after(timeout, action, timed_out, now),
+            (None, None) => None,
+        }
+    }
+
+    fn end_after(&mut self, takes: Duration, action: &Action, outcome: Outcome, now: Now) -> Option<Outcome> {
+        if takes.is_zero() {
             return Some(outcome);
         }
-        self.due.push((now.after(self.pull_takes), Due::Ends(action.clone(), outcome)));
+        self.due.push((now.after(takes), Due::Ends(action.clone(), outcome)));
         None
+    }
+
+    fn name_of(&self, id: &str) -> Option<String> {
+        self.seen.instances.iter().find(|i| i.id == id).map(|instance| instance.name.clone())
     }
 
     fn start(&mut self, container: &str, attempt: u32, now: Now) -> Outcome {
         if let Some((stage, message)) = self.bad_starts.get(container) {
             return Outcome::NotStarted { stage: *stage, message: message.clone() };
+        }
+        if let Some((stage, trouble)) = self.failing_starts.get_mut(container)
+            && let Some(message) = trouble.strike()
+        {
+            return Outcome::NotStarted { stage: *stage, message };
         }
         assert_eq!(self.running(container), 0, "{container} would run twice");
         let before = self.attempts.insert(container.to_owned(), attempt);
@@ -236,6 +312,10 @@ impl World {
             user: None,
             limits: None,
         };
+        if let Some(life) = self.lives.get_mut(container).filter(|life| life.left != Some(0)) {
+            life.left = life.left.map(|left| left - 1);
+            self.due.push((now.after(life.after), Due::Exit { id: instance.id.clone(), code: life.code }));
+        }
         self.seen.instances.insert(0, instance);
         Outcome::Done
     }
@@ -275,11 +355,22 @@ impl World {
     }
 }
 
+impl Trouble {
+    /// Fails once more, if it still does.
+    fn strike(&mut self) -> Option<String> {
+        if self.left == Some(0) {
+            return None;
+        }
+        self.left = self.left.map(|left| left - 1);
+        Some(self.message.clone())
+    }
+}
+
 fn is_running(instance: &Instance) -> bool {
     matches!(instance.state, InstanceState::Running { .. })
 }
 
-pub(crate) fn exited(started_at: Timestamp, finished_at: Timestamp, code: i32) -> InstanceState {
+pub fn exited(started_at: Timestamp, finished_at: Timestamp, code: i32) -> InstanceState {
     let reason = if code == 0 { "Completed" } else { "Error" };
     InstanceState::Exited {
         started_at: Some(started_at),
