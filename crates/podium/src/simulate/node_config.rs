@@ -84,6 +84,8 @@ impl NodeConfig {
             container_restart_rules: gates.enabled("ContainerRestartRules"),
             restart_all_containers: gates.enabled("RestartAllContainersOnContainerExits"),
             ready_to_start_condition: gates.enabled("PodReadyToStartContainersCondition"),
+            container_stop_signals: gates.enabled("ContainerStopSignals"),
+            change_status_on_agent_restart: gates.enabled("ChangeContainerStatusOnKubeletRestart"),
             ..upstream
         })
     }
