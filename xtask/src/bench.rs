@@ -1,6 +1,7 @@
 //! `cargo xtask bench NAME [--json]`: measures, with the peer's figures beside.
 
 mod instance;
+mod lifecycle;
 mod node;
 mod pods;
 mod report;
@@ -11,7 +12,9 @@ pub(crate) fn run(name: &str, json: bool) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
     let results = match name {
         "node" => runtime.block_on(interruptible(node::measure()))?,
-        other => bail!("bench {other}: unknown; there is: node"),
+        "lifecycle" if cfg!(debug_assertions) => return lifecycle::measure_in_release(json),
+        "lifecycle" => lifecycle::measure(),
+        other => bail!("bench {other}: unknown; there are: lifecycle, node"),
     };
     let text = if json { report::lines(name, &results) } else { report::table(&results) };
     print!("{text}");

@@ -3,19 +3,24 @@
 //! Never: decides whether, when or how often; every failure is an `Outcome`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ambient::Now;
 use client::{ApiError, Deletion};
 use cri::{CriError, SandboxId};
-use lifecycle::{Action, Cgroups, ImageUse, Observation, Outcome, PullPolicy, StartStage};
+use lifecycle::{
+    Action, Cgroups, HookSpec, ImageUse, Observation, Outcome, PodSpec, ProbeSpec, PullPolicy, StartStage,
+};
 use objects::api::core::v1::Pod;
 
 use crate::cgroup;
 use crate::container::{self, Birth, with_tag};
 use crate::ctx::Ctx;
 use crate::env::{self, Surroundings};
+use crate::hook;
 use crate::observe::PodRef;
 use crate::payload;
+use crate::probe;
 use crate::sandbox::sandbox_config;
 use crate::volumes::{self, Instance};
 
@@ -28,6 +33,26 @@ pub(crate) struct Scene {
     pub(crate) seen: Observation,
     /// What new instances are born with.
     pub(crate) cgroups: Cgroups,
+    pub(crate) handler: Handler,
+}
+
+/// What a probe or hook action is to run, as the spec said when it began.
+#[derive(Clone)]
+pub(crate) enum Handler {
+    None,
+    Probe(ProbeSpec),
+    Hook(HookSpec),
+}
+
+impl Handler {
+    pub(crate) fn of(action: &Action, spec: &PodSpec) -> Self {
+        let found = match action {
+            Action::RunProbe { container, probe, .. } => spec.probe(container, *probe).cloned().map(Self::Probe),
+            Action::RunHook { container, hook, .. } => spec.hook(container, *hook).cloned().map(Self::Hook),
+            _ => None,
+        };
+        found.unwrap_or(Self::None)
+    }
 }
 
 pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
@@ -42,8 +67,8 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         Action::KillContainer { id, grace, .. } => {
             done(runtime.stop_container(&scene.ctx.runtime_id(id), *grace).await)
         }
-        Action::RunProbe { .. } => Outcome::Failed("probes are not available yet".to_owned()),
-        Action::RunHook { .. } => Outcome::Failed("hooks are not available yet".to_owned()),
+        Action::RunProbe { container, id, .. } => run_probe(scene, container, id).await,
+        Action::RunHook { container, id, timeout, .. } => run_hook(scene, container, id, *timeout).await,
         Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
             Outcome::Failed("resizing in place is not available yet".to_owned())
         }
@@ -163,6 +188,45 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
         resources,
         config: &ctx.config,
     })
+}
+
+async fn run_probe(scene: &Scene, name: &str, id: &str) -> Outcome {
+    let Handler::Probe(probe) = &scene.handler else {
+        return Outcome::Failed(format!("container {name} has no such probe"));
+    };
+    let variables = container::find(&scene.pod, name).map(|(_, container)| env::literal(&container));
+    let target = probe::Target {
+        pod_ip: &address(scene),
+        container: &scene.ctx.runtime_id(id),
+        variables: &variables.unwrap_or_default(),
+        runtime: scene.ctx.runtime.as_ref(),
+    };
+    Outcome::Probed(probe::run(probe, &target).await)
+}
+
+/// LC-236: a hook that overruns its time is given up, not failed.
+async fn run_hook(scene: &Scene, name: &str, id: &str, timeout: Option<Duration>) -> Outcome {
+    let Handler::Hook(hook) = &scene.handler else {
+        return Outcome::Failed(format!("container {name} has no such hook"));
+    };
+    let subject = hook::Subject {
+        pod: &scene.who,
+        container: name,
+        id: &scene.ctx.runtime_id(id),
+        pod_ip: &address(scene),
+        runtime: scene.ctx.runtime.as_ref(),
+    };
+    let run = hook::run(hook, &subject);
+    match timeout {
+        Some(timeout) => tokio::time::timeout(timeout, run).await.unwrap_or(Outcome::Done),
+        None => run.await,
+    }
+}
+
+/// LC-244: where probes and hooks find the pod; empty while it has no address.
+fn address(scene: &Scene) -> String {
+    let host_ips: Vec<String> = scene.ctx.config.host_ips.iter().map(ToString::to_string).collect();
+    pod_ips(scene, &host_ips).into_iter().next().unwrap_or_default()
 }
 
 /// LC-369, LC-370.

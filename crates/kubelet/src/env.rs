@@ -70,6 +70,13 @@ pub(crate) fn environment(container: &Container, around: &Surroundings<'_>) -> R
     Ok(set.in_order())
 }
 
+/// LC-252: what commands of probes may refer to; a value that comes from
+/// elsewhere is empty there.
+pub(crate) fn literal(container: &Container) -> BTreeMap<String, String> {
+    let variables = container.env.iter().flatten();
+    variables.map(|variable| (variable.name.clone(), variable.value.clone().unwrap_or_default())).collect()
+}
+
 /// LC-322: `$(NAME)` of known variables is replaced, `$$` is one `$`, all else stays.
 pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
     let mut expanded = String::with_capacity(text.len());

@@ -36,6 +36,10 @@ mod payload;
 mod sandbox;
 mod volumes;
 
+mod hook;
+mod outbound;
+mod probe;
+
 mod follow;
 mod logs;
 mod server;
@@ -46,5 +50,7 @@ pub use agent::Kubelet;
 pub use config::{Capacity, Config, Machine, Periods};
 pub use server::Listener;
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,8 @@ impl Mailbox {
 
     pub(crate) fn ended(&self, action: Action, outcome: Outcome) {
         self.put(|news| {
-            news.must_look = true;
+            // Probes ask; they change nothing in the runtime.
+            news.must_look |= !matches!(action, Action::RunProbe { .. });
             news.ended.push_back((action, outcome));
         });
     }

@@ -24,6 +24,13 @@ pub(crate) struct PodRef {
     pub(crate) uid: String,
 }
 
+impl PodRef {
+    /// As messages name a pod.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}_{}({})", self.name, self.namespace, self.uid)
+    }
+}
+
 pub(crate) async fn observe(ctx: &Ctx, pod: &PodRef, words: &mut LastWords) -> Result<Observation, CriError> {
     let containers = ctx.runtime.containers(Some(&pod.uid)).await?;
     let sandboxes = ctx.runtime.sandboxes(Some(&pod.uid)).await?;

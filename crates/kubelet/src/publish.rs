@@ -125,7 +125,7 @@ async fn send_all(
 }
 
 /// TC-089: conditions the agent may write.
-const OWN_CONDITIONS: [&str; 9] = [
+const OWN_CONDITIONS: [&str; 10] = [
     "PodScheduled",
     "Ready",
     "Initialized",
@@ -134,8 +134,12 @@ const OWN_CONDITIONS: [&str; 9] = [
     "PodResizePending",
     "PodResizeInProgress",
     "AllContainersRestarting",
+    "PodRestartInPlace",
     "DisruptionTarget",
 ];
+
+/// A merge by key alone would keep the order of the server's list.
+const CONDITION_ORDER: &str = "$setElementOrder/conditions";
 
 /// Fields of the status the agent owns whole; absent ones are erased.
 const OWN_FIELDS: [&str; 12] = [
@@ -168,12 +172,25 @@ fn status_patch(status: &PodStatus, pod: &Pod) -> Value {
     for field in ["hostIPs", "podIPs"] {
         patch.insert(field.to_owned(), merged_by("ip", list(&wanted, field), list(&held, field)));
     }
-    patch.insert("conditions".to_owned(), conditions(list(&wanted, "conditions"), list(&held, "conditions")));
+    let (wanted, held) = (list(&wanted, "conditions"), list(&held, "conditions"));
+    patch.insert(CONDITION_ORDER.to_owned(), condition_order(&wanted, &held));
+    patch.insert("conditions".to_owned(), conditions(wanted, held));
     json!({ "metadata": { "uid": pod.metadata.uid }, "status": patch })
 }
 
+fn is_own(condition: &Value) -> bool {
+    OWN_CONDITIONS.iter().any(|own| condition["type"] == *own)
+}
+
+/// LC-100: what others wrote first, then ours in the order they were rendered.
+fn condition_order(wanted: &[Value], held: &[Value]) -> Value {
+    let ours: Vec<&Value> = wanted.iter().filter(|condition| is_own(condition)).collect();
+    let is_ours = |condition: &&Value| ours.iter().any(|own| own["type"] == condition["type"]);
+    let foreign = held.iter().filter(|condition| !is_ours(condition));
+    foreign.chain(ours.iter().copied()).map(|condition| json!({ "type": condition["type"] })).collect()
+}
+
 fn conditions(wanted: Vec<Value>, held: Vec<Value>) -> Value {
-    let is_own = |condition: &Value| OWN_CONDITIONS.iter().any(|own| condition["type"] == *own);
     // The scheduler and the disruption writers may have been here before us.
     let is_ours_alone = |condition: &Value| is_own(condition) && condition["type"] != "DisruptionTarget";
     let wanted = wanted.into_iter().filter(is_own).map(|mut condition| {
@@ -203,6 +220,8 @@ fn is_held(patch: &Value, pod: &Pod) -> bool {
     let held = held_status(pod);
     let Some(patch) = patch.as_object() else { return false };
     patch.iter().all(|(field, wanted)| match (field.as_str(), wanted) {
+        // An order alone is not worth a write.
+        (CONDITION_ORDER, _) => true,
         ("conditions", Value::Array(wanted)) => is_in(wanted, &list(&held, "conditions"), "type"),
         ("hostIPs" | "podIPs", Value::Array(wanted)) => is_in(wanted, &list(&held, field), "ip"),
         (_, Value::Null) => held.get(field).is_none_or(Value::is_null),
@@ -260,10 +279,36 @@ mod tests {
                     "message": null,
                     "hostIPs": [],
                     "podIPs": [{"ip": "10.0.0.2"}, {"ip": "10.0.0.1", "$patch": "delete"}],
+                    "$setElementOrder/conditions": [
+                        {"type": "example.com/gate"}, {"type": "PodResizePending"}, {"type": "Ready"}],
                     "conditions": [ready, {"type": "PodResizePending", "$patch": "delete"}],
                 },
             })
         );
+    }
+
+    #[test]
+    fn lc_100_conditions_are_stored_in_the_order_they_are_rendered() {
+        let condition = |name: &str| json!({"type": name, "status": "True"});
+        let held = json!({"conditions": (["PodScheduled", "example.com/gate"].map(condition))});
+        let rendered =
+            ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
+        let held = pod(held);
+        let patch = status_patch(&status(json!({"conditions": rendered})), &held);
+        let kind = objects::kinds::find_kind("v1", "Pod").unwrap();
+        let document = serde_json::to_value(&held).unwrap();
+        let document = objects::patch::strategic_merge_patch(kind, &document, &patch).unwrap();
+        let stored = list(&document["status"], "conditions");
+        let stored: Vec<&str> = stored.iter().filter_map(|condition| condition["type"].as_str()).collect();
+        let wanted = [
+            "example.com/gate",
+            "PodReadyToStartContainers",
+            "Initialized",
+            "Ready",
+            "ContainersReady",
+            "PodScheduled",
+        ];
+        assert_eq!(stored, wanted);
     }
 
     #[test]

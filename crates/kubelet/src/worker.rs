@@ -11,12 +11,15 @@ use std::time::Duration;
 use ambient::{Mono, Now};
 use client::About;
 use futures::FutureExt as _;
-use lifecycle::{Fact, Machine, Note, Observation, Outcome, Plan, PodSpec, PodState, Rules, Severity};
+use lifecycle::{
+    Action, Cause, Fact, Machine, Note, Observation, Outcome, Plan, Planned, PodSpec, PodState, Rules, Severity,
+};
 use objects::api::core::v1::Pod;
 use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::act::{Scene, carry_out};
+use crate::act::{Handler, Scene, carry_out};
 use crate::container;
 use crate::ctx::Ctx;
 use crate::mailbox::{Mailbox, News, is_older};
@@ -48,6 +51,9 @@ pub(crate) struct Worker {
     seen: Observation,
     words: LastWords,
     desk: Desk,
+    /// Cancelled with the worker.
+    dropped: CancellationToken,
+    _cancels: DropGuard,
 }
 
 impl Worker {
@@ -69,7 +75,9 @@ impl Worker {
         let state = PodState::new(spec, rules, ctx.clock.now());
         lines.mailbox.look();
         let (seen, words) = (Observation::default(), LastWords::default());
-        Self { ctx, lines, who, pod, state, seen, words, desk }
+        let dropped = CancellationToken::new();
+        let _cancels = dropped.clone().drop_guard();
+        Self { ctx, lines, who, pod, state, seen, words, desk, dropped, _cancels }
     }
 
     pub(crate) async fn run(mut self) {
@@ -143,30 +151,47 @@ impl Worker {
         let plan = self.state.plan(now);
         for planned in &plan.actions {
             let action = planned.action.clone();
-            tracing::info!(
-                pod = self.who.name,
-                uid = self.who.uid,
-                ?action,
-                rule = planned.cause.rule,
-                because = planned.cause.because
-            );
+            self.announce(planned);
             self.absorb(Fact::Begun(action.clone()));
-            let scene = Scene {
-                ctx: self.ctx.clone(),
-                pod: self.pod.clone(),
-                who: self.who.clone(),
-                seen: self.seen.clone(),
-                cgroups: self.state.cgroups(),
-            };
+            let scene = self.scene(&action);
             let mailbox = self.lines.mailbox.clone();
-            self.lines.actions.spawn(async move {
+            let carried_out = async move {
                 let outcome = AssertUnwindSafe(carry_out(&scene, &action)).catch_unwind().await;
                 let outcome = outcome.unwrap_or_else(|_| Outcome::Failed("the agent failed at it".to_owned()));
                 tracing::debug!(pod = scene.who.name, ?action, ?outcome, "ended");
                 mailbox.ended(action, outcome);
-            });
+            };
+            match planned.action {
+                // Nobody but this worker wants to know how they end, and hooks may take for ever.
+                Action::RunProbe { .. } | Action::RunHook { .. } => {
+                    let dropped = self.dropped.clone();
+                    self.lines.actions.spawn(async move { dropped.run_until_cancelled(carried_out).await });
+                }
+                _ => drop(self.lines.actions.spawn(carried_out)),
+            }
         }
         plan
+    }
+
+    fn scene(&self, action: &Action) -> Scene {
+        Scene {
+            ctx: self.ctx.clone(),
+            pod: self.pod.clone(),
+            who: self.who.clone(),
+            seen: self.seen.clone(),
+            cgroups: self.state.cgroups(),
+            handler: Handler::of(action, self.state.spec()),
+        }
+    }
+
+    fn announce(&self, planned: &Planned) {
+        let (pod, uid, action) = (&self.who.name, &self.who.uid, &planned.action);
+        let Cause { rule, because } = &planned.cause;
+        match action {
+            // Every few seconds for the life of a container.
+            Action::RunProbe { .. } => tracing::debug!(pod, uid, ?action, rule, because),
+            _ => tracing::info!(pod, uid, ?action, rule, because),
+        }
     }
 
     /// Posts what is worth telling (LC-303).

@@ -57,7 +57,7 @@ impl Basis<'_> {
         all.push(self.condition(condition::CONTAINERS_READY, containers_ready));
         // LC-113: whoever runs a pod knows that it was scheduled.
         all.push(self.condition(condition::POD_SCHEDULED, Verdict::plain(true)));
-        // LC-114, LC-115: under both names, without a generation.
+        // LC-114, LC-115, TC-071: under both names, without a generation.
         for kind in [condition::ALL_CONTAINERS_RESTARTING, condition::POD_RESTART_IN_PLACE] {
             if let Some(is_restarting) = self.is_restarting_all {
                 let condition = self.condition(kind, self.restarting(is_restarting));

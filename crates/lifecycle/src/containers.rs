@@ -108,6 +108,7 @@ impl Containers<'_> {
             (true, false) => prior_count.max(newest.attempt) + 1,
             (true, true) | (false, _) => prior_count.max(newest.attempt),
         };
+        let count = self.counted_on(count, &state, prior);
         ContainerView {
             name: container.name.clone(),
             image: newest.image.clone(),
@@ -124,13 +125,22 @@ impl Containers<'_> {
         }
     }
 
+    /// LC-076: what runs again after its remains were removed counts on.
+    fn counted_on(&self, count: u32, state: &Shown, prior: Option<&ContainerView>) -> u32 {
+        let is_again = matches!(state, Shown::Running { .. })
+            && self.state.rules.restart_all_containers
+            && prior.is_some_and(|prior| prior.termination().is_some() && count <= prior.restart_count);
+        if is_again { count + 1 } else { count }
+    }
+
     /// LC-084, TC-077: what the runtime says, else what it was told.
     fn stop_signal(&self, container: &ContainerSpec, instance: &Instance) -> Option<String> {
         let told = || container.handlers.stop_signal.clone();
         instance.stop_signal.clone().or_else(told).filter(|_| self.state.rules.container_stop_signals)
     }
 
-    /// LC-077…LC-080.
+    /// LC-077, LC-078. LC-079: a regular init container is ready once it
+    /// succeeded. LC-080: an ephemeral one never is.
     pub(crate) fn mark_started_and_ready(&self, container: &ContainerSpec, view: &mut ContainerView) {
         let newest = self.seen.newest_of(&container.name).filter(|newest| view.id.as_ref() == Some(&newest.id));
         let shown = newest.filter(|_| view.is_running());

@@ -13,7 +13,7 @@ use crate::spec::HookKind;
 use crate::state::PodState;
 
 /// How far the postStart hook of an instance is. An instance that an earlier
-/// agent started is not in the table: its hook is not run again.
+/// agent started is not in the table: its hook is not run again (LC-228).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PostStart {
     Due,

@@ -94,7 +94,9 @@ fn whole_seconds(duration: Duration) -> Duration {
 }
 
 impl Draft<'_> {
-    /// The next step of stopping an instance (LC-285).
+    /// The next step of stopping an instance (LC-285). TC-063: whoever decided
+    /// it, the hook runs; LC-059, TC-062: it has ended or was given up before
+    /// the instance ends by our hand.
     pub(crate) fn stop(&mut self, instance: &Instance, terms: &Terms, cause: Cause) {
         let state = self.state;
         let now = self.now;
@@ -115,7 +117,7 @@ impl Draft<'_> {
             if is_hooked && kill.is_none() {
                 return self.run_hook(instance, HookKind::PreStop, Some(deadline.since(now.mono)), cause);
             }
-            // LC-235, LC-296: the signal waits for the hook and for its turn.
+            // LC-235, LC-296, TC-055: the signal waits for the hook and for its turn.
             let is_hook_running = kill.is_some_and(|kill| kill.hook == Hook::Running);
             let is_signalled = kill.is_some_and(|kill| kill.signal.is_some());
             if is_hook_running || (terms.must_wait && !is_signalled) {

@@ -1,13 +1,15 @@
 //! Invariants over generated histories of one pod.
 //!
-//! `PROPTEST_CASES=20000 cargo test -p podium-lifecycle --test props` looks
-//! longer than CI does.
+//! A test run plays 100,000 histories; `HISTORIES=5000000 cargo test --release
+//! -p podium-lifecycle --test props` looks longer. A history that breaks a rule
+//! is made small and its seed is kept in `props.regressions`, to be committed
+//! with the fix.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lifecycle::{Action, Fact, InstanceState, PodSpec, StartStage};
-use objects::api::core::v1::PodStatus;
+use lifecycle::{Action, Fact, HookKind, InstanceState, PodSpec, PodState, ProbeKind, ProbeResult, StartStage};
+use objects::api::core::v1::{PodCondition, PodStatus};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
@@ -37,6 +39,12 @@ enum Step {
     Declare(&'static str),
     /// The same facts again.
     Again,
+    /// The end of an action of long ago is told again.
+    Echo(usize),
+    ProbeFails(usize, ProbeKind, bool),
+    HookTakes(usize, HookKind, Option<u8>),
+    HookFails(usize, HookKind),
+    Gate(bool),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -62,6 +70,32 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..5usize).prop_map(Step::Confuse),
         1 => prop_oneof![Just("Failed"), Just("Succeeded")].prop_map(Step::Declare),
         2 => Just(Step::Again),
+        2 => (0..200usize).prop_map(Step::Echo),
+        3 => (0..5usize, probe_kind(), any::<bool>()).prop_map(|(at, kind, fails)| Step::ProbeFails(at, kind, fails)),
+        1 => (0..5usize, hook_kind(), proptest::option::of(0..50u8)).prop_map(|(at, kind, takes)| Step::HookTakes(at, kind, takes)),
+        1 => (0..5usize, hook_kind()).prop_map(|(at, kind)| Step::HookFails(at, kind)),
+        1 => any::<bool>().prop_map(Step::Gate),
+    ]
+}
+
+fn probe_kind() -> impl Strategy<Value = ProbeKind> {
+    prop_oneof![Just(ProbeKind::Startup), Just(ProbeKind::Liveness), Just(ProbeKind::Readiness)]
+}
+
+fn hook_kind() -> impl Strategy<Value = HookKind> {
+    prop_oneof![Just(HookKind::PostStart), Just(HookKind::PreStop)]
+}
+
+/// Probes run seldom here: each run costs as much as anything else that happens.
+fn handlers() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        8 => Just(""),
+        1 => Just(" liveness=period:100,failure:2"),
+        1 => Just(" readiness=period:150"),
+        1 => Just(" startup=period:40,failure:3 liveness=period:90"),
+        1 => Just(" postStart=exec"),
+        1 => Just(" preStop=exec"),
+        1 => Just(" preStop=sleep:5 readiness=period:200"),
     ]
 }
 
@@ -74,20 +108,28 @@ fn pod() -> impl Strategy<Value = String> {
         1 => Just(" restart=OnFailure"),
         1 => Just(" restart=Never rule=In:42"),
     ];
-    let init = proptest::collection::vec(role, 0..3);
-    let apps = proptest::collection::vec(own, 1..3);
-    (policy, 0..40u8, init, apps).prop_map(|(policy, grace, init, apps)| {
-        let init = init.iter().enumerate().map(|(index, role)| format!("| {role} i{index}"));
-        let apps = apps.iter().enumerate().map(|(index, own)| format!("| app a{index}{own}"));
+    let init = proptest::collection::vec((role, handlers()), 0..3);
+    let apps = proptest::collection::vec((own, handlers()), 1..3);
+    let gate = prop_oneof![3 => Just(""), 1 => Just("gate=example.com/gate")];
+    (policy, 0..40u8, gate, init, apps).prop_map(|(policy, grace, gate, init, apps)| {
+        let init = init.iter().enumerate().map(|(index, (role, handlers))| match *role {
+            // Only what keeps running can be probed.
+            "init" => format!("| init i{index}"),
+            role => format!("| {role} i{index}{handlers}"),
+        });
+        let apps = apps.iter().enumerate().map(|(index, (own, handlers))| format!("| app a{index}{own}{handlers}"));
         let containers: Vec<String> = init.chain(apps).collect();
-        format!("policy={policy} grace={grace} {}", containers.join(" "))
+        format!("policy={policy} grace={grace} {gate} {}", containers.join(" "))
     })
 }
 
 fn play(story: &mut Script, steps: &[Step]) {
-    for step in steps {
+    for (at, step) in steps.iter().enumerate() {
         take(story, step);
-        check_purity(story);
+        // Dear: a third of the run time if done after every step.
+        if at % 3 == 0 || at + 1 == steps.len() {
+            check_purity(story);
+        }
     }
 }
 
@@ -143,9 +185,36 @@ fn take(story: &mut Script, step: &Step) {
             story.status(phase, |status| status.phase = Some((*phase).into()));
         }
         Step::Again if is_there => drop(story.observe().change().observe()),
+        Step::Echo(at) => echo(story, *at),
+        Step::ProbeFails(at, kind, fails) => {
+            let result = if *fails { ProbeResult::Failure("no".into()) } else { ProbeResult::Success };
+            story.probe_says(&name(at), *kind, result);
+        }
+        Step::HookTakes(at, kind, takes) => drop(story.hook_takes(&name(at), *kind, takes.map(f64::from))),
+        Step::HookFails(at, kind) => drop(story.hook_fails(&name(at), *kind, "no")),
+        Step::Gate(is_open) if is_there => open_gate(story, *is_open),
+        Step::Gate(_) => {}
         Step::Exit(..) | Step::Delete(_) | Step::Gone | Step::AgentRestart => {}
         Step::NewImage(_) | Step::Declare(_) | Step::Again => {}
     }
+}
+
+fn echo(story: &mut Script, at: usize) {
+    let ended = |fact: &Fact| matches!(fact, Fact::Ended(action, _) if *action != Action::DeleteObject);
+    let heard: Vec<Fact> = story.facts.iter().map(|(_, fact)| fact).filter(|fact| ended(fact)).cloned().collect();
+    if !heard.is_empty() {
+        story.hears_again(heard[at % heard.len()].clone());
+    }
+}
+
+fn open_gate(story: &mut Script, is_open: bool) {
+    let status = if is_open { "True" } else { "False" };
+    let gate = PodCondition { type_: "example.com/gate".into(), status: status.into(), ..PodCondition::default() };
+    story.status("the gate moves", |status| {
+        let conditions = status.conditions.get_or_insert_default();
+        conditions.retain(|condition| condition.type_ != gate.type_);
+        conditions.push(gate);
+    });
 }
 
 fn is_terminal(status: Option<&PodStatus>) -> bool {
@@ -155,16 +224,15 @@ fn is_terminal(status: Option<&PodStatus>) -> bool {
 /// Asking changes nothing, and neither does hearing the same again (LC-004).
 fn check_purity(story: &Script) {
     let now = story.now();
-    assert_eq!(story.state.plan(now), story.state.plan(now));
-    assert_eq!(story.state.render(now), story.state.render(now));
+    let (plan, status) = (story.state.plan(now), story.state.render(now));
     let mut again = story.state.clone();
     again.absorb(Fact::Observed(story.world.seen.clone()), now);
-    assert_eq!(again.plan(now), story.state.plan(now), "observing again:\n{}", story.story());
-    assert_eq!(again.render(now), story.state.render(now), "observing again:\n{}", story.story());
+    assert_eq!(again.plan(now), plan, "observing again:\n{}", story.story());
     if story.is_object_there() {
         again.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&story.pod).expect("a valid pod"))), now);
-        assert_eq!(again.plan(now), story.state.plan(now), "the same pod again:\n{}", story.story());
+        assert_eq!(again.plan(now), plan, "the same pod again:\n{}", story.story());
     }
+    assert_eq!(again.render(now), status, "observing again:\n{}", story.story());
 }
 
 fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a str {
@@ -188,6 +256,9 @@ fn check_log(story: &Script) {
                 // LC-048, LC-117
                 assert!(ready != "True" || condition(status, "ContainersReady") == "True", "{}", story.story());
                 assert!(ready != "True" || terminal.is_none(), "{}", story.story());
+                let has_gate = story.pod.spec.as_ref().is_some_and(|spec| spec.readiness_gates.is_some());
+                let is_open = !has_gate || condition(status, "example.com/gate") == "True";
+                assert!(ready != "True" || is_open, "{}", story.story());
                 check_counts(&mut counts, status, story);
             }
             // LC-010
@@ -197,9 +268,26 @@ fn check_log(story: &Script) {
                 is_doomed = true;
             }
             Logged::Doomed => is_doomed = true,
-            Logged::AgentRestarted => {}
+            Logged::Killed { container, grace, running } if is_doomed => check_turn(story, container, *grace, running),
+            Logged::Killed { .. } | Logged::AgentRestarted => {}
         }
     }
+}
+
+/// LC-294: sidecars wait for the app containers and for the sidecars after
+/// them; LC-297: until the grace period is used up.
+fn check_turn(story: &Script, container: &str, grace: Duration, running: &[String]) {
+    let spec = story.pod.spec.as_ref().expect("a spec");
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let Some(at) = init.iter().position(|init| init.name == container) else { return };
+    let is_sidecar = |at: usize| init[at].restart_policy.as_deref() == Some("Always");
+    if !is_sidecar(at) || grace <= Duration::from_secs(2) {
+        return;
+    }
+    let later = (at + 1..init.len()).filter(|at| is_sidecar(*at)).map(|at| &init[at].name);
+    let before: Vec<&String> = spec.containers.iter().map(|app| &app.name).chain(later).collect();
+    let early = running.iter().find(|name| before.contains(name));
+    assert!(early.is_none(), "{container} got TERM before {early:?} ended:\n{}", story.story());
 }
 
 /// LC-075: a restart count never goes back.
@@ -225,6 +313,7 @@ fn check_deadlines(story: &Script) {
                 assert!(deadline <= before, "{id}:\n{}", story.story());
             }
             Logged::AgentRestarted => deadlines.clear(),
+            Logged::Killed { .. } => {}
             Logged::Did(..) | Logged::Published(_) | Logged::Declared(_) | Logged::Doomed => {}
         }
     }
@@ -235,6 +324,8 @@ fn heal(story: &mut Script) {
     story.world.bad_images.clear();
     story.world.bad_sandbox = None;
     story.world.bad_kill = None;
+    story.world.answers.clear();
+    story.world.hooks.clear();
     story.is_api_up = true;
     story.observe().settle();
     story.until(story.seconds() + 2000.0);
@@ -246,33 +337,55 @@ fn outcome(story: &Script) -> (Option<String>, Vec<String>) {
     (story.rendered().phase, running)
 }
 
-fn config() -> ProptestConfig {
+/// Of a whole test run; `HISTORIES` asks for more.
+const HISTORIES: u32 = 100_000;
+
+/// A share of all histories, in percent.
+fn config(share: u32) -> ProptestConfig {
+    let wanted: Option<u64> = std::env::var("HISTORIES").ok().map(|text| text.parse().expect("HISTORIES is a number"));
     let default = ProptestConfig::default();
+    let cases = match wanted {
+        Some(histories) => u64::from(share) * histories / 100,
+        None if std::env::var_os("PROPTEST_CASES").is_some() => u64::from(default.cases),
+        None => u64::from(share * (HISTORIES / 100)),
+    };
     ProptestConfig {
-        cases: if std::env::var_os("PROPTEST_CASES").is_some() { default.cases } else { 64 },
+        cases: u32::try_from(cases).expect("not that many histories"),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..default
     }
 }
 
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    proptest::collection::vec(step(), 0..15)
+}
+
+fn begin(text: &str) -> Script {
+    let mut story = Script::pod(text);
+    story.begin();
+    story
+}
+
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(65))]
 
     #[test]
-    fn lc_008_no_history_breaks_the_rules(text in pod(), steps in proptest::collection::vec(step(), 0..25)) {
-        let mut story = Script::pod(&text);
-        story.begin();
+    fn lc_008_lc_294_no_history_breaks_the_rules(text in pod(), steps in steps()) {
+        let mut story = begin(&text);
         play(&mut story, &steps);
         check_log(&story);
-        if !steps.iter().any(|step| matches!(step, Step::BadKill(true))) {
+        if !steps.iter().any(|step| matches!(step, Step::BadKill(true) | Step::Echo(_))) {
             check_deadlines(&story);
         }
     }
+}
+
+proptest! {
+    #![proptest_config(config(15))]
 
     #[test]
-    fn lc_011_what_is_deleted_is_gone_in_the_end(text in pod(), steps in proptest::collection::vec(step(), 0..25)) {
-        let mut story = Script::pod(&text);
-        story.begin();
+    fn lc_011_what_is_deleted_is_gone_in_the_end(text in pod(), steps in steps()) {
+        let mut story = begin(&text);
         play(&mut story, &steps);
         if story.is_object_there() {
             story.deleted(5);
@@ -281,14 +394,23 @@ proptest! {
         prop_assert!(story.state.is_finished(), "{}", story.story());
         prop_assert!(!story.is_object_there());
     }
+}
 
-    /// LC-376, LC-377: what API and runtime remember is enough. (A definition
-    /// change under way is a documented loss, LC-139.)
+proptest! {
+    #![proptest_config(config(10))]
+
+    /// LC-376, LC-377: what API and runtime remember is enough. Documented
+    /// losses (LC-139): a definition change under way, and that a container
+    /// ended because the agent wanted it restarted.
     #[test]
-    fn lc_377_a_new_agent_comes_to_the_same_end(text in pod(), steps in proptest::collection::vec(step(), 0..25)) {
-        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::NewImage(_))).collect();
-        let mut story = Script::pod(&text);
-        story.begin();
+    fn lc_377_a_new_agent_comes_to_the_same_end(text in pod(), steps in steps()) {
+        let is_lost = |step: &Step| match step {
+            Step::NewImage(_) | Step::HookFails(_, HookKind::PostStart) => true,
+            Step::ProbeFails(_, kind, _) => *kind != ProbeKind::Readiness,
+            _ => false,
+        };
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !is_lost(step)).collect();
+        let mut story = begin(&text);
         play(&mut story, &steps);
         story.is_api_up = true;
         story.settle();
@@ -299,5 +421,27 @@ proptest! {
             heal(&mut other);
             prop_assert_eq!(outcome(&other), outcome(&story), "{}\n---\n{}", other.story(), story.story());
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(config(10))]
+
+    /// The same facts at the same times make the same state.
+    #[test]
+    fn lc_004_facts_alone_decide(text in pod(), steps in steps()) {
+        let steps: Vec<Step> = steps.into_iter().filter(|step| !matches!(step, Step::AgentRestart)).collect();
+        let first = Script::pod(&text);
+        let spec = PodSpec::parse(&first.pod).expect("a valid pod");
+        let mut again = PodState::new(spec, first.rules.clone(), first.now());
+        let mut story = first;
+        story.keeps_facts = true;
+        story.begin();
+        play(&mut story, &steps);
+        for (now, fact) in &story.facts {
+            again.absorb(fact.clone(), *now);
+        }
+        prop_assert_eq!(again.plan(story.now()), story.state.plan(story.now()));
+        prop_assert_eq!(again.render(story.now()), story.rendered());
     }
 }

@@ -96,6 +96,10 @@ impl Execs {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A new cgroup below the container's, so that all a command starts can be
     /// found. Where that is impossible its process group has to do.
     fn own_cgroup(&self, members: &Path) -> Option<PathBuf> {
@@ -173,21 +177,24 @@ impl Execs {
         unanswered.map(|exec| (exec.asked, Reply::Failed(Fault::TimedOut))).collect()
     }
 
-    /// Nobody waits for it any more.
-    pub(crate) fn abort(&mut self, connection: u64, number: u64) {
-        self.give_up(|exec| exec.asked.connection == connection && exec.number == number);
+    /// Whoever asked does not want to know any more.
+    pub(crate) fn abort(&mut self, connection: u64, number: u64) -> Vec<Answer> {
+        self.give_up(|exec| exec.asked.connection == connection && exec.number == number)
     }
 
-    /// Nobody waits for anything this connection has asked for.
+    /// This connection has ended, and with it all it has asked for.
     pub(crate) fn abandon(&mut self, connection: u64) {
         self.give_up(|exec| exec.asked.connection == connection);
     }
 
-    fn give_up(&mut self, which: impl Fn(&Exec) -> bool) {
-        for exec in self.0.iter_mut().filter(|exec| !exec.is_answered && which(exec)) {
+    fn give_up(&mut self, which: impl Fn(&Exec) -> bool) -> Vec<Answer> {
+        let unanswered = self.0.iter_mut().filter(|exec| !exec.is_answered && which(exec));
+        let given_up = unanswered.map(|exec| {
             exec.is_answered = true;
             exec.kill_at = Some(Duration::ZERO);
-        }
+            (exec.asked, Reply::Failed(Fault::State("command was aborted".into())))
+        });
+        given_up.collect()
     }
 
     /// Every output that may still say something.

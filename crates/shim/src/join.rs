@@ -73,6 +73,7 @@ fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
     nix::unistd::dup2_stderr(&ends.stderr)?;
     sys::close_all_but(&[ends.sync.as_raw_fd(), pidfd.as_raw_fd()])?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
+    sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
     nix::unistd::setsid()?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();

@@ -107,6 +107,7 @@ impl Server {
 
     /// One wait and everything that became due.
     fn turn(&mut self) -> io::Result<()> {
+        let has_execs = !self.execs.is_empty();
         let timeout = self.tick();
         let ready = self.wait(timeout)?;
         if ready.is_empty() && self.memory.is_none() && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
@@ -128,6 +129,10 @@ impl Server {
                 }
                 Source::ExecOutput(pid, which) => self.execs.pump(pid, which, &mut self.buffer),
             }
+        }
+        if has_execs && self.execs.is_empty() {
+            // Many at once may have said a lot; a shim that waits shall be small.
+            sys::trim_memory();
         }
         Ok(())
     }
@@ -329,7 +334,8 @@ impl Server {
                 self.exec(Order { number: exec, container, asked, timeout }, &command)
             }
             Request::Abort { exec } => {
-                self.execs.abort(asked.connection, exec);
+                let aborted = self.execs.abort(asked.connection, exec);
+                aborted.into_iter().for_each(|answer| self.answer(answer));
                 Some(Reply::Done)
             }
             Request::Forget { container } => self.forget(&container, asked),

@@ -127,6 +127,15 @@ pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Gives memory that is not used any more back to the machine.
+pub(crate) fn trim_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: only touches memory that the allocator knows to be free.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// The name process lists show.
 pub(crate) fn set_name(name: &CStr) -> io::Result<()> {
     // SAFETY: PR_SET_NAME reads at most 16 bytes of a terminated string.

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ambient::{Clock, Now};
 use lifecycle::{
-    Action, Allocation, Cause, Fact, HookKind, Note, Outcome, PodSpec, PodState, ProbeKind, ProbeResult, Rules,
-    SpecError,
+    Action, Allocation, Cause, Fact, HookKind, Note, Observation, Outcome, PodSpec, PodState, ProbeKind, ProbeResult,
+    Rules, SpecError,
 };
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
@@ -43,6 +43,12 @@ pub struct Script {
     lines: Vec<Line>,
     /// What happened, for checkers.
     pub log: Vec<Logged>,
+    /// Facts since the last agent started: all if `keeps_facts`, else the ends
+    /// of actions.
+    pub facts: Vec<(Now, Fact)>,
+    pub keeps_facts: bool,
+    /// The last observation the agent got.
+    looked: Option<Observation>,
 }
 
 /// One thing a checker may look at.
@@ -55,6 +61,12 @@ pub enum Logged {
     /// Someone else wrote a terminal phase.
     Declared(String),
     AgentRestarted,
+    /// A kill was begun while these ran.
+    Killed {
+        container: String,
+        grace: Duration,
+        running: Vec<String>,
+    },
 }
 
 impl Script {
@@ -86,6 +98,9 @@ impl Script {
             causes: Vec::new(),
             lines: Vec::new(),
             log: Vec::new(),
+            facts: Vec::new(),
+            keeps_facts: false,
+            looked: None,
         })
     }
 
@@ -108,6 +123,8 @@ impl Script {
             let Some(next) = next.filter(|next| next.mono <= end.mono) else { break };
             self.now = self.now.max(next);
             let ended = self.world.fire(self.now);
+            // A driver that wakes up looks around.
+            self.observe();
             self.end_all(ended);
             self.settle();
         }
@@ -148,15 +165,15 @@ impl Script {
 
     /// The node decided something.
     pub fn told(&mut self, what: &str, fact: Fact) -> &mut Self {
-        self.happen("NodeDecided", None, Value::Null, what.to_owned());
+        self.happen(fact_name(&fact), None, Value::Null, what.into());
         if matches!(fact, Fact::Rejected(_) | Fact::Evicted(_)) {
             self.log.push(Logged::Doomed);
         }
         self.absorb(fact);
-        if self.has_looked { self.settle() } else { self }
+        if self.looked.is_some() { self.settle() } else { self }
     }
 
-    /// Requests and limits as `cpu:100m,memory:64Mi`.
+    /// `cpu:100m,memory:64Mi`
     pub fn resize(&mut self, container: &str, requests: &str, limits: &str) -> &mut Self {
         let detail = json!({ "requests": requests, "limits": limits });
         let words = format!("{container} wants {requests} up to {limits}");
@@ -274,6 +291,7 @@ impl Script {
     fn renew_agent(&mut self) -> &mut Self {
         self.world.is_forgetful |= !self.is_api_up;
         self.log.push(Logged::AgentRestarted);
+        self.facts.clear();
         self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()
     }
@@ -283,8 +301,21 @@ impl Script {
         self.settle()
     }
 
+    /// The agent hears something once more.
+    pub fn hears_again(&mut self, fact: Fact) -> &mut Self {
+        self.absorb(fact);
+        self.settle()
+    }
+
+    /// Observes, if there is anything new to see.
+    fn look(&mut self) {
+        if self.looked.as_ref() != Some(&self.world.seen) {
+            self.observe();
+        }
+    }
+
     pub fn observe(&mut self) -> &mut Self {
-        self.has_looked = true;
+        self.looked = Some(self.world.seen.clone());
         self.absorb(Fact::Observed(self.world.seen.clone()));
         self
     }
@@ -300,6 +331,10 @@ impl Script {
             for planned in plan.actions {
                 self.write(What::Did(planned.clone()));
                 self.log.push(Logged::Did(self.now, planned.action.clone()));
+                if let Action::KillContainer { container, grace, .. } = &planned.action {
+                    let (container, running) = (container.clone(), self.world.all_running());
+                    self.log.push(Logged::Killed { container, grace: *grace, running });
+                }
                 self.absorb(Fact::Begun(planned.action.clone()));
                 if let Some(outcome) = self.world.perform(&planned.action, self.now) {
                     self.end(planned.action, outcome);
@@ -355,7 +390,7 @@ impl Script {
                 self.happen("ContainerExited", Some(&container), detail, format!("{container} {end} {code}"));
             }
         }
-        self.observe();
+        self.look();
         for (action, outcome) in ended {
             self.end(action, outcome);
         }
@@ -366,9 +401,9 @@ impl Script {
             Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) | Outcome::Probed(_) => {
                 self.write(What::Ended(action.clone(), outcome.clone()));
             }
-            Outcome::Done | Outcome::Image(_) | Outcome::FellBackToHttp { .. } | Outcome::Measured(_) => {}
+            Outcome::Done | Outcome::Image(_) | Outcome::Measured(_) | Outcome::FellBackToHttp { .. } => {}
         }
-        self.observe();
+        self.look();
         let is_delete = action == Action::DeleteObject;
         self.absorb(Fact::Ended(action, outcome));
         if is_delete {
@@ -377,10 +412,13 @@ impl Script {
     }
 
     fn absorb(&mut self, fact: Fact) {
+        if self.keeps_facts || matches!(fact, Fact::Ended(..)) {
+            self.facts.push((self.now, fact.clone()));
+        }
         self.state.absorb(fact, self.now);
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, container, annotations: _ } => {
+                Note::Event { severity, reason, message, container, .. } => {
                     self.write(What::Told { severity, reason, message, container });
                 }
                 Note::Transition { what, cause } => {
@@ -415,5 +453,20 @@ impl Script {
 
     fn write(&mut self, what: What) {
         self.lines.push(Line { at: self.now.mono.since(self.start.mono), what });
+    }
+}
+
+fn fact_name(fact: &Fact) -> &'static str {
+    match fact {
+        Fact::PodChanged(_) => "PodChanged",
+        Fact::PodGone => "PodGone",
+        Fact::Observed(_) => "Observed",
+        Fact::Begun(_) => "Begun",
+        Fact::Ended(..) => "Ended",
+        Fact::Admitted(_) => "Admitted",
+        Fact::Resized(_) => "Resized",
+        Fact::ResizeRefused(_) => "ResizeRefused",
+        Fact::Rejected(_) => "Rejected",
+        Fact::Evicted(_) => "Evicted",
     }
 }

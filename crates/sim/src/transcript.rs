@@ -93,8 +93,8 @@ pub(crate) fn error(outcome: &Outcome) -> &str {
         Outcome::Done
         | Outcome::Image(_)
         | Outcome::Probed(_)
-        | Outcome::FellBackToHttp { .. }
-        | Outcome::Measured(_) => "",
+        | Outcome::Measured(_)
+        | Outcome::FellBackToHttp { .. } => "",
     }
 }
 
@@ -136,14 +136,13 @@ pub(crate) fn short(id: &str) -> &str {
 
 /// What a status write changed, in a few words; `None` if nothing one would see.
 pub(crate) fn changes(before: Option<&PodStatus>, after: &PodStatus) -> Option<String> {
-    let shown = before.map(summarize).unwrap_or_default();
-    let shows = summarize(after);
-    let mut changed: Vec<String> = shows
+    let (shown, summary) = (before.map(summarize).unwrap_or_default(), summarize(after));
+    let mut changed: Vec<String> = summary
         .iter()
         .filter(|(key, value)| shown.get(*key) != Some(value))
         .map(|(key, value)| format!("{key}={value}"))
         .collect();
-    changed.extend(shown.keys().filter(|key| !shows.contains_key(*key)).map(|key| format!("{key}=gone")));
+    changed.extend(shown.keys().filter(|key| !summary.contains_key(*key)).map(|key| format!("{key}=gone")));
     (!changed.is_empty()).then(|| changed.join(" "))
 }
 

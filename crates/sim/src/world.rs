@@ -69,6 +69,9 @@ pub struct World {
     pub hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
     /// Container → what its image says about the stop signal.
     pub stop_signals: BTreeMap<String, String>,
+    pub bad_update: Option<String>,
+    /// What `MeasureMemory` finds.
+    pub memory: MemoryUse,
     /// Exits nobody asked for, for the teller to take.
     pub exited: Vec<Exited>,
     pub bad_sandbox: Option<String>,
@@ -78,9 +81,6 @@ pub struct World {
     /// Sandboxes come up without an address.
     pub has_no_addresses: bool,
     pub bad_teardown: Option<String>,
-    pub bad_update: Option<String>,
-    /// What `MeasureMemory` finds.
-    pub memory: MemoryUse,
     /// What happens later by itself.
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
@@ -181,6 +181,11 @@ impl World {
 
     pub fn running(&self, container: &str) -> usize {
         self.seen.instances.iter().filter(|i| i.name == container && is_running(i)).count()
+    }
+
+    /// The names of all that run.
+    pub fn all_running(&self) -> Vec<String> {
+        self.seen.instances.iter().filter(|i| is_running(i)).map(|i| i.name.clone()).collect()
     }
 
     /// As after a reboot: nothing runs, nothing holds the network.

@@ -112,6 +112,27 @@ impl Podium {
         }
     }
 
+    /// The message of the first Event about a pod with this reason and, in its
+    /// message, these words; waits for it.
+    #[track_caller]
+    pub fn wait_event(&self, name: &str, reason: &str, words: &str) -> String {
+        let deadline = Instant::now() + Patience::LONG.0;
+        let mut command = self.kubectl_command();
+        let about = format!("--field-selector=involvedObject.name={name}");
+        let events = Stream::start(command.args(["get", "events", &about, "-o", "json", "--watch"]), read_objects);
+        let mut seen = Vec::new();
+        loop {
+            let event: Value = events.next(deadline).unwrap_or_else(|why| {
+                panic!("events of {name}: {why} before {reason} {words:?}; there were {seen:#?}\n{}", self.log_tail())
+            });
+            let message = event["message"].as_str().unwrap_or_default();
+            if event["reason"] == reason && message.contains(words) {
+                return message.to_owned();
+            }
+            seen.push(format!("{} {message}", event["reason"]));
+        }
+    }
+
     /// Shows every line of a container's log to `look` until it returns something.
     #[track_caller]
     pub fn follow_log<T>(&self, name: &str, container: &str, what: &str, mut look: impl FnMut(&str) -> Option<T>) -> T {

@@ -23,6 +23,16 @@ impl Sketch {
         self.add("containers", json!({ "name": name, "image": IMAGE, "command": ["sh", "-c", shell] }))
     }
 
+    /// The same, with more fields: probes, hooks, ports.
+    #[must_use]
+    pub fn container_with(self, name: &str, shell: &str, more: Value) -> Self {
+        let mut container = json!({ "name": name, "image": IMAGE, "command": ["sh", "-c", shell] });
+        for (field, value) in more.as_object().into_iter().flatten() {
+            container[field] = value.clone();
+        }
+        self.raw_container(container)
+    }
+
     #[must_use]
     pub fn init(self, name: &str, shell: &str) -> Self {
         self.add("initContainers", json!({ "name": name, "image": IMAGE, "command": ["sh", "-c", shell] }))

@@ -22,26 +22,31 @@ pub(super) struct Measured {
     pub(super) value: f64,
     pub(super) unit: &'static str,
     pub(super) better: Better,
-    pub(super) peer: Peer,
+    /// `None`: there is nothing to compare with.
+    pub(super) peer: Option<Peer>,
 }
 
 impl Measured {
     /// How many times better than the peer.
-    fn ratio(&self) -> f64 {
-        match self.better {
-            Better::Lower => self.peer.value / self.value,
-            Better::Higher => self.value / self.peer.value,
-        }
+    fn ratio(&self) -> Option<f64> {
+        let peer = self.peer?;
+        Some(match self.better {
+            Better::Lower => peer.value / self.value,
+            Better::Higher => self.value / peer.value,
+        })
     }
 }
 
 pub(super) fn table(results: &[Measured]) -> String {
-    let peer = results.first().map_or("", |result| result.peer.name);
-    let mut text = format!("{:<34}{:>12} {:<7}{:>30}{:>14}\n", "", "podium", "", peer, "times better");
+    let Some(peer) = results.iter().find_map(|result| result.peer) else {
+        let line = |Measured { metric, value, unit, .. }: &Measured| format!("{metric:<34}{value:>14.2} {unit}\n");
+        return results.iter().map(line).collect();
+    };
+    let mut text = format!("{:<34}{:>12} {:<7}{:>30}{:>14}\n", "", "podium", "", peer.name, "times better");
     for result in results {
         let Measured { metric, value, unit, peer, .. } = result;
-        let ratio = result.ratio();
-        text += &format!("{metric:<34}{value:>12.2} {unit:<7}{:>30.2}{ratio:>14.1}\n", peer.value);
+        let (peer, ratio) = (peer.map_or(f64::NAN, |peer| peer.value), result.ratio().unwrap_or(f64::NAN));
+        text += &format!("{metric:<34}{value:>12.2} {unit:<7}{peer:>30.2}{ratio:>14.1}\n");
     }
     text
 }
@@ -53,9 +58,9 @@ pub(super) fn lines(bench: &str, results: &[Measured]) -> String {
             "metric": result.metric,
             "value": rounded(result.value),
             "unit": result.unit,
-            "peer": result.peer.name,
-            "peer_value": result.peer.value,
-            "ratio": rounded(result.ratio()),
+            "peer": result.peer.map(|peer| peer.name),
+            "peer_value": result.peer.map(|peer| peer.value),
+            "ratio": result.ratio().map(rounded),
         });
         format!("{line}\n")
     };
@@ -72,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_json_line_names_the_peer_and_how_many_times_better() {
-        let peer = Peer { name: "upstream", value: 1000.0 };
+        let peer = Some(Peer { name: "upstream", value: 1000.0 });
         let result = Measured { metric: "create_ready_p50", value: 25.0, unit: "ms", better: Better::Lower, peer };
         let line: serde_json::Value = serde_json::from_str(&lines("node", &[result])).unwrap();
         let expected = json!({
@@ -84,7 +89,7 @@ mod tests {
 
     #[test]
     fn rates_are_better_when_higher() {
-        let peer = Peer { name: "upstream", value: 5.0 };
+        let peer = Some(Peer { name: "upstream", value: 5.0 });
         let result = Measured { metric: "rate", value: 20.0, unit: "pods/s", better: Better::Higher, peer };
         assert!(table(&[result]).ends_with("4.0\n"));
     }

@@ -22,12 +22,18 @@ pub(crate) fn run() {
             if round == 0 {
                 println!("{}", crate::restart::shim_memory(&world, &sandbox));
             }
+            world.engine.exec_sync(&id, vec!["true".into()], None).await.unwrap();
+            let executed = begun.elapsed();
             world.engine.stop_container(&id, Duration::ZERO).await.unwrap();
             let stopped = begun.elapsed();
             world.engine.remove_sandbox(&sandbox).await.unwrap();
-            rounds.push([ran, created - ran, started - created, stopped - started, begun.elapsed() - stopped, started]);
+            let removed = begun.elapsed();
+            let [create, start] = [created - ran, started - created];
+            let [exec, stop, remove] = [executed - started, stopped - executed, removed - stopped];
+            rounds.push([ran, create, start, exec, stop, remove, started]);
         }
-        for (index, name) in ["sandbox", "create", "start", "stop", "remove", "all until started"].iter().enumerate() {
+        let names = ["sandbox", "create", "start", "exec true", "stop", "remove", "all until started"];
+        for (index, name) in names.iter().enumerate() {
             let mut times: Vec<Duration> = rounds.iter().map(|round| round[index]).collect();
             times.sort();
             println!(

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
+mod handlers;
 mod panics;
 mod serving;
 mod support;

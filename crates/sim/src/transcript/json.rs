@@ -1,9 +1,9 @@
 //! Lines for tools: one JSON object each.
 
-use lifecycle::{Action, Outcome, Planned};
+use lifecycle::{Action, CgroupValues, Outcome, Planned};
 use serde_json::{Map, Value, json};
 
-use super::{Line, What, cgroup, changes, error};
+use super::{Line, What, changes, error};
 
 /// `{"t", "type", "name", "container", "detail", "cause"}`, with `pod` before
 /// them when the story has several. `None` for what nobody would see.
@@ -94,15 +94,25 @@ fn action_parts(action: &Action) -> (&'static str, Option<String>, Value) {
         }
         Action::MeasureMemory => ("MeasureMemory", None, json!({})),
         Action::UpdateResources { container, id, limits } => {
-            ("UpdateResources", Some(container.clone()), json!({ "id": id, "limits": cgroup(limits) }))
+            let mut detail = cgroup(limits);
+            detail["id"] = json!(id);
+            ("UpdateResources", Some(container.clone()), detail)
         }
-        Action::UpdatePodResources { limits } => ("UpdatePodResources", None, json!({ "limits": cgroup(limits) })),
+        Action::UpdatePodResources { limits } => ("UpdatePodResources", None, cgroup(limits)),
         Action::RemoveContainer { container, id } => ("RemoveContainer", Some(container.clone()), json!({ "id": id })),
         Action::StopSandbox { id } => ("StopSandbox", None, json!({ "id": id })),
         Action::RemoveSandbox { id } => ("RemoveSandbox", None, json!({ "id": id })),
         Action::TearDown => ("TearDown", None, json!({})),
         Action::DeleteObject => ("DeleteObject", None, json!({})),
     }
+}
+
+fn cgroup(values: &CgroupValues) -> Value {
+    json!({
+        "cpuShares": values.cpu_shares,
+        "cpuQuota": values.cpu_quota,
+        "memoryLimitBytes": values.memory_limit_bytes,
+    })
 }
 
 /// The part of `after` that is not in `before`; what vanished is null. Items

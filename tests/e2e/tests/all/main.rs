@@ -1,10 +1,13 @@
 //! The shipped binary on a real kernel, driven by the real kubectl.
 //!
 //! One file per question a user asks: does a pod live and die as it should
-//! (`life`), is it restarted as asked (`restarts`), what about wrong input
+//! (`life`), is it restarted as asked (`restarts`), is it asked how it is
+//! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), and what survives when the agent does not (`agent`).
 
 mod agent;
+mod hooks;
 mod life;
+mod probes;
 mod refusals;
 mod restarts;

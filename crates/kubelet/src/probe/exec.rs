@@ -1,0 +1,40 @@
+//! `exec`: does a command in the container end well? (LC-245, LC-252)
+
+use std::time::Duration;
+
+use cri::CriError;
+use lifecycle::ProbeResult;
+
+use super::{Target, printed};
+use crate::env;
+
+/// LC-245: of both outputs together.
+const OUTPUT_BYTES_MAX: usize = 10 * 1024;
+
+pub(super) async fn check(command: &[String], target: &Target<'_>, timeout: Duration) -> ProbeResult {
+    let command: Vec<String> = command.iter().map(|word| env::expand(word, target.variables)).collect();
+    match target.runtime.exec_sync(target.container, command.clone(), Some(timeout)).await {
+        Ok(done) if done.exit_code == 0 => ProbeResult::Success,
+        Ok(done) => ProbeResult::Failure(output(&done)),
+        Err(CriError::ExecTimedOut { .. }) => {
+            let (command, timeout) = (command.join(" "), printed(timeout));
+            ProbeResult::Failure(format!("command timed out: {command:?} timed out after {timeout}"))
+        }
+        Err(
+            error @ (CriError::NotFound { .. }
+            | CriError::NotRunning { .. }
+            | CriError::Invalid(_)
+            | CriError::Failed(_)),
+        ) => ProbeResult::Unknown(error.to_string()),
+    }
+}
+
+/// What it wrote, as far as it may be shown.
+fn output(done: &cri::ExecResult) -> String {
+    let both = done.stdout.iter().chain(&done.stderr).copied();
+    let shown: Vec<u8> = both.take(OUTPUT_BYTES_MAX).collect();
+    String::from_utf8_lossy(&shown).into_owned()
+}
+
+#[cfg(test)]
+mod tests;
