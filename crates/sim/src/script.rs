@@ -31,7 +31,6 @@ pub struct Script {
     pub tells_transitions: bool,
     is_object_there: bool,
     /// Nothing is written before the first look at the runtime.
-    has_looked: bool,
     start: Now,
     now: Now,
     /// Exits that the story did not ask for are facts of their own.
@@ -90,7 +89,6 @@ impl Script {
             is_api_up: true,
             tells_transitions: false,
             is_object_there: true,
-            has_looked: false,
             start: now,
             now,
             tells_exits: false,
