@@ -100,6 +100,7 @@ impl NodeScript {
         panic!("the plan never settles:\n{}", self.lines.join("\n"));
     }
 
+    /// Compares the story so far, and starts a new page.
     #[cfg(feature = "expect")]
     pub fn transcript(&mut self, expected: expect_test::Expect) -> &mut Self {
         expected.assert_eq(&(self.lines.join("\n") + "\n"));
