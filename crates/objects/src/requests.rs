@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::Quantity;
-use crate::api::core::v1::{Container, PodSpec};
+use crate::api::core::v1::{Container, Pod, PodSpec};
 use crate::apimachinery::pkg::api::resource::Quantity as Text;
+use crate::reasons::condition;
 
 /// Amounts by resource name.
 pub type Resources = BTreeMap<String, Quantity>;
@@ -13,6 +14,35 @@ pub type Resources = BTreeMap<String, Quantity>;
 pub fn of_pod(spec: &PodSpec) -> Resources {
     let mut total =
         aggregate(spec, |container| amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref())));
+    pod_level(&mut total, spec.resources.as_ref().and_then(|r| r.requests.as_ref()));
+    add(&mut total, &amounts(spec.overhead.as_ref()));
+    total
+}
+
+/// LC-222, TC-310: what a pod takes while a resize is pending or unfinished:
+/// for each container the largest of what it asks for, was given and has. What
+/// can never be (`Infeasible`) does not count.
+pub fn of_placed_pod(pod: &Pod) -> Resources {
+    let Some(spec) = &pod.spec else { return Resources::new() };
+    let Some(status) = &pod.status else { return of_pod(spec) };
+    let is_infeasible = status
+        .conditions
+        .iter()
+        .flatten()
+        .any(|it| it.type_ == condition::POD_RESIZE_PENDING && it.reason.as_deref() == Some("Infeasible"));
+    let mut total = aggregate(spec, |container| {
+        let desired = amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
+        let statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+        let Some(shown) = statuses.into_iter().find(|it| it.name == container.name && it.resources.is_some()) else {
+            return desired;
+        };
+        let mut largest = amounts(shown.allocated_resources.as_ref());
+        raise(&mut largest, &amounts(shown.resources.as_ref().and_then(|r| r.requests.as_ref())));
+        if !is_infeasible {
+            raise(&mut largest, &desired);
+        }
+        largest
+    });
     pod_level(&mut total, spec.resources.as_ref().and_then(|r| r.requests.as_ref()));
     add(&mut total, &amounts(spec.overhead.as_ref()));
     total

@@ -153,16 +153,16 @@ fn scripts_are_refused_with_file_line_and_what_is_possible() {
     with_script(
         "- at 5s: explode\n",
         expect![[r#"
-        podium: s.yaml:1: "explode" is not something that can happen; possible: exit, oom, probe, hook, delete, kubelet, node, api, sandbox, image, start, process, condition, update
-        exit 1
-    "#]],
+            podium: s.yaml:1: "explode" is not something that can happen; possible: exit, oom, probe, hook, delete, kubelet, node, api, sandbox, image, start, process, condition, update, evict, resize
+            exit 1
+        "#]],
     );
     with_script(
         "# a comment\n\n- at: 5s\n  explode: {}\n",
         expect![[r#"
-        podium: s.yaml:3: "explode" is not something that can happen; possible: exit, oom, probe, hook, delete, kubelet, node, api, sandbox, image, start, process, condition, update
-        exit 1
-    "#]],
+            podium: s.yaml:3: "explode" is not something that can happen; possible: exit, oom, probe, hook, delete, kubelet, node, api, sandbox, image, start, process, condition, update, evict, resize
+            exit 1
+        "#]],
     );
     with_script(
         "- at: soon\n  delete: {}\n",

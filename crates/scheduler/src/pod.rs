@@ -89,7 +89,7 @@ pub fn parse_pod(pod: &core::Pod) -> PodSeen {
         is_terminating: pod.metadata.deletion_timestamp.is_some(),
         is_terminal: matches!(status.and_then(|status| status.phase.as_deref()), Some("Succeeded" | "Failed")),
         shown: status.and_then(parse_shown),
-        wants: parse_wants(spec),
+        wants: parse_wants(pod, spec),
     }
 }
 
@@ -106,14 +106,14 @@ fn bound_node(spec: &core::PodSpec) -> Option<NodeName> {
     spec.node_name.as_deref().filter(|name| !name.is_empty()).map(NodeName::from)
 }
 
-fn parse_wants(spec: &core::PodSpec) -> PodToPlace {
+fn parse_wants(pod: &core::Pod, spec: &core::PodSpec) -> PodToPlace {
     PodToPlace {
         priority: spec.priority.unwrap_or_default(),
         may_preempt: spec.preemption_policy.as_deref() != Some("Never"),
         node_name: bound_node(spec),
         wishes: Wishes::parse(spec),
         tolerations: spec.tolerations.iter().flatten().map(Toleration::parse).collect(),
-        requests: Resources::parse_requests(spec),
+        requests: Resources::parse_requests(pod),
         scored: Resources::parse_scored(spec),
         ports: host_ports(spec),
     }

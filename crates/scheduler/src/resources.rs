@@ -29,8 +29,8 @@ impl Resources {
     }
 
     /// TC-332: what the pod as a whole asks for.
-    pub(crate) fn parse_requests(spec: &core::PodSpec) -> Self {
-        let requests = objects::requests::of_pod(spec);
+    pub(crate) fn parse_requests(pod: &core::Pod) -> Self {
+        let requests = objects::requests::of_placed_pod(pod);
         requests.iter().map(|(name, quantity)| (name.as_str(), *quantity)).collect()
     }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lifecycle::{HookKind, ProbeKind, Rules};
+use lifecycle::{Fact, HookKind, ProbeKind, Rules};
 use objects::api::core::v1::{Container, ContainerState, LifecycleHandler, Pod, PodCondition, PodSpec};
 
 use crate::scenario::{Deed, PullRun, Scenario, ScenarioError, Step};
@@ -182,6 +182,15 @@ fn apply(story: &mut Script, step: &Step) -> Result<(), ScenarioError> {
         Deed::Delete { grace } => delete(story, *grace),
         Deed::KubeletRestarts => drop(story.agent_restarted()),
         Deed::NodeReboots => drop(story.node_rebooted()),
+        Deed::Evict { eviction } => {
+            let what = format!("the node ends the pod: {}", eviction.message.trim_end());
+            story.told(&what, Fact::Evicted(eviction.clone()));
+        }
+        Deed::Resize { container, requests, limits } => {
+            story.resize(container, requests, limits);
+            let granted = Fact::Resized(story.desired());
+            story.told("the node grants the new size", granted);
+        }
         Deed::Api { is_up } => {
             let words = if *is_up { "the API answers again" } else { "the API does not answer" };
             story.happen(if *is_up { "ApiUp" } else { "ApiDown" }, None, serde_json::Value::Null, words.to_owned());
@@ -212,7 +221,7 @@ fn apply(story: &mut Script, step: &Step) -> Result<(), ScenarioError> {
 fn needs_object(deed: &Deed) -> bool {
     match deed {
         Deed::Delete { .. } | Deed::KubeletRestarts | Deed::NodeReboots => true,
-        Deed::Condition { .. } | Deed::Update { .. } => true,
+        Deed::Condition { .. } | Deed::Update { .. } | Deed::Evict { .. } | Deed::Resize { .. } => true,
         Deed::Exit { .. } | Deed::Probe { .. } | Deed::Hook { .. } | Deed::Api { .. } | Deed::SandboxLost => false,
         Deed::SandboxFails { .. } | Deed::Pull { .. } | Deed::Start { .. } => false,
         Deed::OnTerm { .. } | Deed::Lives { .. } => false,

@@ -13,6 +13,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lifecycle::node::Eviction;
 use lifecycle::{HookKind, ProbeKind, ProbeResult, StartStage};
 use serde_json::Value;
 
@@ -82,6 +83,15 @@ pub enum Deed {
     },
     KubeletRestarts,
     NodeReboots,
+    Evict {
+        eviction: Eviction,
+    },
+    /// `cpu:100m,memory:64Mi`; the node grants it at once.
+    Resize {
+        container: String,
+        requests: String,
+        limits: String,
+    },
     Api {
         is_up: bool,
     },
@@ -131,7 +141,7 @@ impl Deed {
             Self::OnTerm { .. } | Self::Lives { .. } => true,
             Self::Exit { .. } | Self::Delete { .. } | Self::KubeletRestarts | Self::NodeReboots => false,
             Self::Api { .. } | Self::SandboxLost | Self::SandboxFails { .. } => false,
-            Self::Condition { .. } | Self::Update { .. } => false,
+            Self::Condition { .. } | Self::Update { .. } | Self::Evict { .. } | Self::Resize { .. } => false,
         }
     }
 
@@ -142,12 +152,13 @@ impl Deed {
             | Self::Probe { container, .. }
             | Self::Hook { container, .. }
             | Self::Start { container, .. }
+            | Self::Resize { container, .. }
             | Self::Update { container, .. } => Some(container),
             Self::Pull { container, .. } | Self::OnTerm { container, .. } | Self::Lives { container, .. } => {
                 container.as_deref()
             }
             Self::Delete { .. } | Self::KubeletRestarts | Self::NodeReboots | Self::Api { .. } => None,
-            Self::SandboxLost | Self::SandboxFails { .. } | Self::Condition { .. } => None,
+            Self::SandboxLost | Self::SandboxFails { .. } | Self::Condition { .. } | Self::Evict { .. } => None,
         }
     }
 }

@@ -31,7 +31,6 @@ pub struct Script {
     pub tells_transitions: bool,
     is_object_there: bool,
     /// Nothing is written before the first look at the runtime.
-    has_looked: bool,
     start: Now,
     now: Now,
     /// Exits that the story did not ask for are facts of their own.
@@ -90,7 +89,6 @@ impl Script {
             is_api_up: true,
             tells_transitions: false,
             is_object_there: true,
-            has_looked: false,
             start: now,
             now,
             tells_exits: false,
@@ -123,6 +121,7 @@ impl Script {
             let Some(next) = next.filter(|next| next.mono <= end.mono) else { break };
             self.now = self.now.max(next);
             let ended = self.world.fire(self.now);
+            self.tell_exits();
             // A driver that wakes up looks around.
             self.observe();
             self.end_all(ended);
@@ -382,7 +381,7 @@ impl Script {
         self.state.render(self.now)
     }
 
-    fn end_all(&mut self, ended: Vec<(Action, Outcome)>) {
+    fn tell_exits(&mut self) {
         for Exited { container, code, is_forced } in std::mem::take(&mut self.world.exited) {
             if self.tells_exits {
                 let end = if is_forced { "is killed" } else { "exits" };
@@ -390,6 +389,10 @@ impl Script {
                 self.happen("ContainerExited", Some(&container), detail, format!("{container} {end} {code}"));
             }
         }
+    }
+
+    fn end_all(&mut self, ended: Vec<(Action, Outcome)>) {
+        self.tell_exits();
         self.look();
         for (action, outcome) in ended {
             self.end(action, outcome);

@@ -6,7 +6,10 @@ use crate::tree::File;
 fn tree(code: &str) -> Tree {
     let file = |path: &str, text: &str| File { path: path.to_owned(), text: text.to_owned() };
     let spec = "- **LC-001** The engine. See LC-009.\n- **LC-002** Inputs.\n| API-003 | M | Limits |\n| PV-01 | x |\n";
-    Tree { root: ".".into(), files: vec![file("docs/spec/01.md", spec), file("crates/a/src/lib.rs", code)] }
+    let owners = "[[owner]]\nname = \"a\"\nids = [\"LC-001..LC-002\"]\n\
+                  [[owner]]\nname = \"b\"\nids = [\"API-003\", \"PV-01\"]\n";
+    let files = [("docs/spec/01.md", spec), ("docs/spec/owners.toml", owners), ("crates/a/src/lib.rs", code)];
+    Tree { root: ".".into(), files: files.map(|(path, text)| file(path, text)).into() }
 }
 
 #[test]
@@ -20,9 +23,9 @@ fn definitions_are_items_not_mentions() {
 fn code_and_tests_are_told_apart() {
     let code = "//! A.\n// LC-001: why.\n#[cfg(test)]\nmod tests {\n    fn lc_001_holds() {}\n}\n";
     let table = render(&read(&tree(code)).unwrap());
-    assert!(table.contains("| LC-001 | `crates/a/src/lib.rs` | `crates/a/src/lib.rs` |"), "{table}");
+    assert!(table.contains("| LC-001 | a | `crates/a/src/lib.rs` | `crates/a/src/lib.rs` |"), "{table}");
     assert!(table.contains("4 requirements: 1 with code and test, 0 with one of them, 3 pending"), "{table}");
-    assert!(table.contains("Pending: API-003, LC-002, PV-01."), "{table}");
+    assert!(table.contains("- **a** (1): LC-002\n- **b** (2): API-003, PV-01\n"), "{table}");
 }
 
 #[test]

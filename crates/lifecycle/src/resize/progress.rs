@@ -26,7 +26,12 @@ impl PodState {
 
     /// LC-347, TC-309: a newer resize replaces the target of an older one.
     pub(crate) fn on_resized(&mut self, allocation: Allocation, now: Now) {
-        if self.sizing.allocated == allocation {
+        let known = &mut self.sizing.allocated;
+        if allocation.generation < known.generation {
+            return;
+        }
+        if allocation.containers == known.containers {
+            known.generation = allocation.generation;
             return;
         }
         let generation = allocation.generation;
@@ -40,11 +45,13 @@ impl PodState {
 
     /// TC-300. Told again only when something about it changed.
     pub(crate) fn on_resize_refused(&mut self, refusal: Refusal, now: Now) {
-        if self.sizing.allocated.is_desired_by(&self.spec) {
+        let is_late = refusal.generation < self.sizing.allocated.generation;
+        if is_late || self.sizing.allocated.is_desired_by(&self.spec) {
             return;
         }
         let before = self.sizing.pending.as_ref();
-        if before.is_some_and(|before| before.refusal == refusal) {
+        let is_known = |before: &Pending| before.refusal == refusal || before.refusal.generation > refusal.generation;
+        if before.is_some_and(is_known) {
             return;
         }
         let same = before.filter(|before| before.refusal.verdict == refusal.verdict);

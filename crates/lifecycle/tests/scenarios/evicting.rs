@@ -113,6 +113,42 @@ fn lc_012_tc_239_an_eviction_shortens_a_deletion_under_way() {
 }
 
 #[test]
+fn lc_301_the_first_decision_counts_and_the_shortest_grace() {
+    let mut pod = Script::pod("app app");
+    pod.begin().on_term("app", Manner::Ignores).skip();
+    pod.told(
+        "a critical pod comes",
+        evicted(EvictionCause::Preemption, "Preempted in order to admit critical pod", None),
+    );
+    pod.until(3.0).told("memory is low", evicted(EvictionCause::Pressure, "low. ", Some(1))).until(20.0);
+    pod.told("memory is low", evicted(EvictionCause::Pressure, "low. ", Some(1))).transcript(expect![[r#"
+        t=0     fact   a critical pod comes
+        t=0     event  Warning Preempting: Preempted in order to admit critical pod
+        t=0     event  Normal Killing: Stopping container app
+        t=0     do     KillContainer app-1 grace=30s  [TC-246: a critical pod needs the room]
+        t=3     fact   memory is low
+        t=3     do     KillContainer app-1 grace=0ns  [TC-047: the grace period was shortened]
+        t=3     event  Warning ContainerFailed: Container app failed with exit code 137: Error
+        t=3     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
+        t=3     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
+        t=3     status ContainersReady=False(PodFailed) DisruptionTarget=True(TerminationByKubelet) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed reason=Preempting
+        t=3     do     TearDown  [LC-013: every container of the pod has stopped]
+        t=3     do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
+        t=20    fact   memory is low
+    "#]]);
+}
+
+#[test]
+fn lc_377_an_agent_restart_does_not_forget_an_eviction_that_was_published() {
+    let mut pod = Script::pod("app app");
+    pod.begin().told("memory is low", evicted(EvictionCause::Pressure, "low. ", Some(1))).skip();
+    pod.agent_restarted().until(60.0).transcript(expect![[r#"
+        t=0     fact   the agent restarts
+    "#]]);
+    assert_eq!(pod.rendered().reason.as_deref(), Some("Evicted"));
+}
+
+#[test]
 fn lc_305_a_kill_that_takes_too_long_is_told() {
     let mut pod = Script::pod("app app");
     pod.begin().on_term("app", Manner::Ignores).skip();

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 use lifecycle::node::Settings;
-use lifecycle::{Fact, MemoryUse, Refusal, Verdict};
+use lifecycle::{CgroupValues, Fact, MemoryUse, Refusal, Verdict};
 
 use crate::nodes::{NodeScript, pod};
 use crate::script::Script;
@@ -391,6 +391,38 @@ fn tc_300_some_resizes_can_never_be() {
         Infeasible: Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy
     "#]]
     .assert_eq(&(said.join("\n") + "\n"));
+}
+
+#[test]
+fn lc_344_decisions_that_come_twice_or_late_change_nothing() {
+    let mut pod = Script::pod("| app app req=cpu:100m");
+    pod.begin();
+    let old = pod.desired();
+    pod.resize("app", "cpu:200m", "");
+    resized(&mut pod).skip();
+    resized(&mut pod);
+    pod.told("an old answer", Fact::Resized(old));
+    pod.told("an old refusal", refused(Verdict::Deferred, "full", 1)).transcript(expect![[r#"
+        t=0     fact   the node agrees
+        t=0     fact   an old answer
+        t=0     fact   an old refusal
+    "#]]);
+    assert_eq!(pod.state.allocation(), &pod.desired());
+}
+
+#[test]
+fn lc_081_the_runtime_says_what_is_in_effect() {
+    let mut pod = Script::pod("| app app req=cpu:100m,memory:64Mi lim=memory:64Mi");
+    pod.begin();
+    // Somebody else halved the limit behind our back.
+    let values = CgroupValues { cpu_shares: Some(102), memory_limit_bytes: Some(32 << 20), ..CgroupValues::default() };
+    pod.world.seen.instances[0].limits = Some(values);
+    pod.observe();
+    let status = pod.rendered().container_statuses.expect("statuses").remove(0);
+    let actual = status.resources.expect("resources");
+    let amounts = |list: Option<std::collections::BTreeMap<String, _>>| format!("{:?}", list.expect("amounts"));
+    expect![[r#"{"cpu": Quantity("100m"), "memory": Quantity("64Mi")}"#]].assert_eq(&amounts(actual.requests));
+    expect![[r#"{"memory": Quantity("32Mi")}"#]].assert_eq(&amounts(actual.limits));
 }
 
 /// Status, reason, message, observed generation.

@@ -55,3 +55,25 @@ fn lc_220_pod_level_resources_replace_the_aggregate() {
     assert_eq!(of_pod(&spec)["cpu"].to_string(), "2");
     assert_eq!(limits_of_pod(&spec)["memory"].to_string(), "1Gi");
 }
+
+#[test]
+fn lc_222_tc_310_an_unfinished_resize_counts_with_the_largest_of_three() {
+    let pod = |desired: &str, reason: &str| -> Pod {
+        serde_json::from_value(json!({
+            "spec": {"containers": [container("c", desired)], "overhead": {"cpu": "10m"}},
+            "status": {
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [{
+                    "name": "c", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+                    "allocatedResources": {"cpu": "200m"}, "resources": {"requests": {"cpu": "300m"}},
+                }],
+            },
+        }))
+        .unwrap()
+    };
+    for (desired, reason, expected) in
+        [("100m", "Deferred", "310m"), ("500m", "Deferred", "510m"), ("500m", "Infeasible", "310m")]
+    {
+        assert_eq!(of_placed_pod(&pod(desired, reason))["cpu"].to_string(), expected, "{desired} {reason}");
+    }
+}

@@ -83,7 +83,11 @@ impl NodeConfig {
             backoff_max,
             container_restart_rules: gates.enabled("ContainerRestartRules"),
             restart_all_containers: gates.enabled("RestartAllContainersOnContainerExits"),
+            container_stop_signals: gates.enabled("ContainerStopSignals"),
+            change_status_on_agent_restart: gates.enabled("ChangeContainerStatusOnKubeletRestart"),
             ready_to_start_condition: gates.enabled("PodReadyToStartContainersCondition"),
+            container_stop_signals: gates.enabled("ContainerStopSignals"),
+            change_status_on_agent_restart: gates.enabled("ChangeContainerStatusOnKubeletRestart"),
             ..upstream
         })
     }

@@ -1,7 +1,9 @@
 //! The verbs of a script and their fields.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lifecycle::node::{Eviction, EvictionCause};
 use lifecycle::{HookKind, ProbeKind, ProbeResult, StartStage};
 use serde_json::Value;
 
@@ -24,6 +26,8 @@ pub(super) const VERBS: &[&str] = &[
     "process",
     "condition",
     "update",
+    "evict",
+    "resize",
 ];
 
 /// The exit code of a process that got KILL.
@@ -42,6 +46,8 @@ pub(super) fn read(verb: &str, what: &Value) -> Result<Vec<Deed>, String> {
         "start" => one(start(Fields::of(verb, what)?)),
         "process" => process(Fields::of(verb, what)?),
         "condition" => one(condition(Fields::of(verb, what)?)),
+        "evict" => one(evict(Fields::of(verb, what)?)),
+        "resize" => one(resize(Fields::of(verb, what)?)),
         "update" => one(update(Fields::of(verb, what)?)),
         "kubelet" | "node" | "api" | "sandbox" => one(word(verb, what)),
         other => Err(format!("{other:?} is not something that can happen; possible: {}", VERBS.join(", "))),
@@ -53,13 +59,14 @@ fn word(verb: &str, what: &Value) -> Result<Deed, String> {
     let possible = match (verb, said.as_str()) {
         ("kubelet", "restarts") => return Ok(Deed::KubeletRestarts),
         ("node", "reboots") => return Ok(Deed::NodeReboots),
+        ("node", "shuts-down") => return Ok(Deed::Evict { eviction: shutdown() }),
         ("api", "down") => return Ok(Deed::Api { is_up: false }),
         ("api", "up") => return Ok(Deed::Api { is_up: true }),
         ("sandbox", "lost") => return Ok(Deed::SandboxLost),
         ("sandbox", "fails") => return Ok(Deed::SandboxFails { message: Some("the network is not ready".to_owned()) }),
         ("sandbox", "works") => return Ok(Deed::SandboxFails { message: None }),
         ("kubelet", _) => "restarts",
-        ("node", _) => "reboots",
+        ("node", _) => "reboots, shuts-down",
         ("api", _) => "down, up",
         _ => "lost, fails, works",
     };
@@ -225,4 +232,59 @@ fn update(mut fields: Fields) -> Result<Deed, String> {
     let image = fields.needed("image")?;
     fields.finish()?;
     Ok(Deed::Update { container, image })
+}
+
+/// With the grace an operator might configure for ordinary pods.
+fn shutdown() -> Eviction {
+    Eviction {
+        cause: EvictionCause::Shutdown,
+        message: "Pod was terminated in response to imminent node shutdown.".to_owned(),
+        grace: Some(Duration::from_secs(20)),
+        annotations: BTreeMap::new(),
+    }
+}
+
+fn evict(mut fields: Fields) -> Result<Deed, String> {
+    let (cause, message) = match fields.text("cause")?.as_deref() {
+        None | Some("pressure") => (EvictionCause::Pressure, "The node was low on resource: memory. "),
+        Some("storage") => (
+            EvictionCause::StorageLimit,
+            "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
+        ),
+        Some("preemption") => (EvictionCause::Preemption, "Preempted in order to admit critical pod"),
+        Some(other) => {
+            return Err(format!("cause: {other:?} is not possible; possible: pressure, storage, preemption"));
+        }
+    };
+    let message = fields.text("message")?.unwrap_or_else(|| message.to_owned());
+    let grace = fields.duration("grace")?;
+    fields.finish()?;
+    Ok(Deed::Evict { eviction: Eviction { cause, message, grace, annotations: BTreeMap::new() } })
+}
+
+fn resize(mut fields: Fields) -> Result<Deed, String> {
+    let container = fields.needed("container")?;
+    let requests = amounts("requests", fields.take("requests"))?;
+    let limits = amounts("limits", fields.take("limits"))?;
+    fields.finish()?;
+    if requests.is_empty() && limits.is_empty() {
+        return Err("resize: says nothing; possible: requests, limits".to_owned());
+    }
+    Ok(Deed::Resize { container, requests, limits })
+}
+
+/// `{cpu: 100m, memory: 64Mi}` as `cpu:100m,memory:64Mi`.
+fn amounts(key: &str, value: Option<Value>) -> Result<String, String> {
+    let Some(value) = value else { return Ok(String::new()) };
+    let Value::Object(map) = &value else { return Err(format!("{key}: say {{cpu: 100m, memory: 64Mi}}")) };
+    let mut parts = Vec::new();
+    for (name, amount) in map {
+        let amount = fields::text(name, amount)?;
+        if !["cpu", "memory"].contains(&name.as_str()) {
+            return Err(format!("{key}: {name:?} cannot be resized; possible: cpu, memory"));
+        }
+        amount.parse::<objects::Quantity>().map_err(|_| format!("{name}: {amount:?} is not a quantity"))?;
+        parts.push(format!("{name}:{amount}"));
+    }
+    Ok(parts.join(","))
 }

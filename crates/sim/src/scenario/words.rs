@@ -12,7 +12,9 @@ const EXAMPLES: &[(&str, &str)] = &[
     ("hook", "hook fails|succeeds CONTAINER postStart|preStop, hook takes 5s CONTAINER preStop"),
     ("delete", "delete [grace=10]"),
     ("kubelet", "kubelet restarts"),
-    ("node", "node reboots"),
+    ("node", "node reboots, node shuts-down"),
+    ("evict", "evict [cause=pressure|storage|preemption] [grace=10]"),
+    ("resize", "resize CONTAINER, with requests and limits in the mapping form"),
     ("api", "api down, api up"),
     ("sandbox", "sandbox lost, sandbox fails, sandbox works"),
     ("image", "image [CONTAINER] pull fails [once|twice|3 times], … pull takes 5s, … pull succeeds"),
@@ -65,7 +67,7 @@ fn sentence(verb: &str, words: &[&str]) -> Option<Value> {
         ("hook", [how @ ("fails" | "succeeds"), container, kind]) => {
             json!({ "container": container, "kind": kind, "result": how })
         }
-        ("delete", []) => json!({}),
+        ("delete" | "evict", []) => json!({}),
         ("kubelet" | "node" | "api" | "sandbox", [what]) => json!(what),
         ("image", ["pull", rest @ ..]) => pull(None, rest)?,
         ("image", [container, "pull", rest @ ..]) => pull(Some(container), rest)?,
