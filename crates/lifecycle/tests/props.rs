@@ -341,6 +341,7 @@ fn outcome(story: &Script) -> (Option<String>, Vec<String>) {
 const HISTORIES: u32 = 100_000;
 
 /// A share of all histories, in percent.
+#[expect(clippy::disallowed_methods, reason = "how long to look is the caller's choice")]
 fn config(share: u32) -> ProptestConfig {
     let wanted: Option<u64> = std::env::var("HISTORIES").ok().map(|text| text.parse().expect("HISTORIES is a number"));
     let default = ProptestConfig::default();
