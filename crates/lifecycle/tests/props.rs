@@ -5,7 +5,7 @@
 //! is made small and its seed is kept in `props.regressions`, to be committed
 //! with the fix.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lifecycle::{Action, Fact, HookKind, InstanceState, PodSpec, PodState, ProbeKind, ProbeResult, StartStage};
@@ -42,7 +42,7 @@ enum Step {
     /// The end of an action of long ago is told again.
     Echo(usize),
     ProbeFails(usize, ProbeKind, bool),
-    HookTakes(usize, HookKind, Option<u8>),
+    HookTakes(usize, HookKind, u8),
     HookFails(usize, HookKind),
     Gate(bool),
 }
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Again),
         2 => (0..200usize).prop_map(Step::Echo),
         3 => (0..5usize, probe_kind(), any::<bool>()).prop_map(|(at, kind, fails)| Step::ProbeFails(at, kind, fails)),
-        1 => (0..5usize, hook_kind(), proptest::option::of(0..50u8)).prop_map(|(at, kind, takes)| Step::HookTakes(at, kind, takes)),
+        1 => (0..5usize, hook_kind(), 0..50u8).prop_map(|(at, kind, takes)| Step::HookTakes(at, kind, takes)),
         1 => (0..5usize, hook_kind()).prop_map(|(at, kind)| Step::HookFails(at, kind)),
         1 => any::<bool>().prop_map(Step::Gate),
     ]
@@ -190,7 +190,7 @@ fn take(story: &mut Script, step: &Step) {
             let result = if *fails { ProbeResult::Failure("no".into()) } else { ProbeResult::Success };
             story.probe_says(&name(at), *kind, result);
         }
-        Step::HookTakes(at, kind, takes) => drop(story.hook_takes(&name(at), *kind, takes.map(f64::from))),
+        Step::HookTakes(at, kind, takes) => drop(story.hook_takes(&name(at), *kind, Some(f64::from(*takes)))),
         Step::HookFails(at, kind) => drop(story.hook_fails(&name(at), *kind, "no")),
         Step::Gate(is_open) if is_there => open_gate(story, *is_open),
         Step::Gate(_) => {}
@@ -243,6 +243,7 @@ fn condition<'a>(status: &'a PodStatus, kind: &str) -> &'a str {
 fn check_log(story: &Script) {
     let mut terminal: Option<String> = None;
     let mut counts: BTreeMap<String, i32> = BTreeMap::new();
+    let mut stopped: BTreeSet<String> = BTreeSet::new();
     let mut is_doomed = false;
     for logged in &story.log {
         match logged {
@@ -268,8 +269,12 @@ fn check_log(story: &Script) {
                 is_doomed = true;
             }
             Logged::Doomed => is_doomed = true,
-            Logged::Killed { container, grace, running } if is_doomed => check_turn(story, container, *grace, running),
-            Logged::Killed { .. } | Logged::AgentRestarted => {}
+            // Whoever was stopped for another reason before has no turn to wait for.
+            Logged::Killed { container, grace, running } if is_doomed && !stopped.contains(container) => {
+                check_turn(story, container, *grace, running);
+            }
+            Logged::Killed { container, .. } => drop(stopped.insert(container.clone())),
+            Logged::AgentRestarted => {}
         }
     }
 }
@@ -341,6 +346,7 @@ fn outcome(story: &Script) -> (Option<String>, Vec<String>) {
 const HISTORIES: u32 = 100_000;
 
 /// A share of all histories, in percent.
+#[expect(clippy::disallowed_methods, reason = "how long to look is the caller's choice")]
 fn config(share: u32) -> ProptestConfig {
     let wanted: Option<u64> = std::env::var("HISTORIES").ok().map(|text| text.parse().expect("HISTORIES is a number"));
     let default = ProptestConfig::default();
