@@ -86,8 +86,6 @@ impl NodeConfig {
             container_stop_signals: gates.enabled("ContainerStopSignals"),
             change_status_on_agent_restart: gates.enabled("ChangeContainerStatusOnKubeletRestart"),
             ready_to_start_condition: gates.enabled("PodReadyToStartContainersCondition"),
-            container_stop_signals: gates.enabled("ContainerStopSignals"),
-            change_status_on_agent_restart: gates.enabled("ChangeContainerStatusOnKubeletRestart"),
             ..upstream
         })
     }
