@@ -22,7 +22,7 @@ pub(crate) fn run(verb: Image) -> Result<()> {
 
 fn open(places: &Places) -> Result<Images> {
     make_private_dir(&places.data)?;
-    Ok(Images::open(&places.images())?)
+    Ok(Images::open(places.images())?)
 }
 
 fn import(images: &Images, file: &Path, tag: Option<&str>) -> Result<()> {

@@ -1,6 +1,6 @@
 //! `podium status`: does the API server answer, and is the node ready?
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -25,7 +25,7 @@ pub(crate) fn run(args: &Status) -> Result<()> {
     })
 }
 
-async fn wait_until_ready(path: &PathBuf) {
+async fn wait_until_ready(path: &Path) {
     let client = loop {
         if path.exists()
             && let Ok(client) = Client::from_kubeconfig(path).await

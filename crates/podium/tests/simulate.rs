@@ -185,6 +185,10 @@ fn scripts_are_refused_with_file_line_and_what_is_possible() {
         exit 1
     "#]],
     );
+}
+
+#[test]
+fn scripts_that_cannot_happen_say_why() {
     with_script(
         "- at 5s: exit app\n",
         expect![[r#"
@@ -234,6 +238,10 @@ fn scripts_are_refused_with_file_line_and_what_is_possible() {
         exit 1
     "#]],
     );
+}
+
+#[test]
+fn scripts_that_are_no_scripts_are_refused() {
     with_script(
         "- {at: 1s, exit: {container: app}, delete: {}}\n",
         expect![[r#"
