@@ -1,11 +1,15 @@
-//! Takes any server for what it says it is.
+//! TLS that takes any server for what it says it is.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 pub(super) fn anyone() -> Arc<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());
@@ -55,5 +59,32 @@ impl ServerCertVerifier for Anyone {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// Lets a peer hang up without TLS's own goodbye, as many simple servers do. A
+/// message that was cut short shows by its length.
+pub(super) struct Lenient<S>(pub(super) S);
+
+impl<S: AsyncRead + Unpin> AsyncRead for Lenient<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer).map(|read| match read {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(()),
+            read => read,
+        })
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
     }
 }

@@ -64,10 +64,10 @@ impl Url {
         } else if location.starts_with('?') {
             format!("{path}{}", escaped(location))
         } else if location.starts_with('/') {
-            target_of(location)
+            without_dots(&target_of(location))
         } else {
             let folder = path.rfind('/').map_or("/", |at| &path[..=at]);
-            target_of(&format!("{folder}{location}"))
+            without_dots(&target_of(&format!("{folder}{location}")))
         };
         Ok((Self { target, ..self.clone() }, false))
     }
@@ -112,14 +112,15 @@ fn target_of(path_and_query: &str) -> String {
     let text = path_and_query.split('#').next().unwrap_or_default();
     let (path, query) = split(text);
     let slash = if path.starts_with('/') || text.is_empty() { "" } else { "/" };
-    let path = without_dots(&format!("{slash}{}", escaped(path)));
+    let path = format!("{slash}{}", escaped(path));
     query.map_or(path.clone(), |query| format!("{path}?{}", escaped(query)))
 }
 
 /// RFC 3986 §5.2.4, only when there is something to do.
-fn without_dots(path: &str) -> String {
+fn without_dots(target: &str) -> String {
+    let (path, query) = split(target);
     if !path.split('/').any(|segment| segment == "." || segment == "..") {
-        return path.to_owned();
+        return target.to_owned();
     }
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.split('/').skip(1).peekable();
@@ -137,7 +138,8 @@ fn without_dots(path: &str) -> String {
             _ => kept.push(segment),
         }
     }
-    format!("/{}", kept.join("/"))
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("/{}{query}", kept.join("/"))
 }
 
 /// What may not stand in a request line is percent-encoded; escapes stay.
@@ -172,6 +174,7 @@ mod tests {
         assert_eq!(Url::new(false, "10.0.0.1", 80, "/healthz?full=1").to_string(), "http://10.0.0.1:80/healthz?full=1");
         assert_eq!(Url::new(true, "fd00::1", 443, "live").to_string(), "https://[fd00::1]:443/live");
         assert_eq!(Url::new(false, "web", 80, "/a b/%20/%zz").to_string(), "http://web:80/a%20b/%20/%25zz");
+        assert_eq!(Url::new(false, "web", 80, "/a/../b").target(), "/a/../b", "as written");
         assert_eq!(Url::new(false, "web", 80, "").target(), "/");
     }
 

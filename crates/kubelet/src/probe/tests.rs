@@ -175,6 +175,16 @@ async fn lc_245_transport_errors_are_failures_in_upstreams_words() {
 }
 
 #[tokio::test]
+async fn lc_245_an_answer_that_is_none_is_a_failure() {
+    let noise = Peer::answering(&["SSH-2.0-OpenSSH_9.6\r\n"]).await;
+    let ProbeResult::Failure(text) = ask(http_get(noise.address, "/")).await else { panic!("it is not HTTP") };
+    assert!(text.ends_with("malformed HTTP response"), "{text}");
+    let endless = Peer::answering(&[&format!("HTTP/1.1 200 OK\r\nX: {}", "x".repeat(1 << 20))]).await;
+    let ProbeResult::Failure(text) = ask(http_get(endless.address, "/")).await else { panic!("it never ends") };
+    assert!(text.ends_with("net/http: server response headers exceeded 65536 bytes; aborted"), "{text}");
+}
+
+#[tokio::test]
 async fn lc_246_a_body_that_breaks_off_is_an_error_and_tried_three_times() {
     let peer = Peer::answering(&["HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc"]).await;
     assert_eq!(ask(http_get(peer.address, "/")).await, ProbeResult::Unknown("unexpected EOF".into()));
@@ -213,8 +223,8 @@ async fn lc_247_certificates_are_not_verified() {
         let (stream, _) = listener.accept().await.unwrap();
         let mut stream = tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
         let _ = stream.read(&mut [0; 1024]).await.unwrap();
-        stream.write_all(status(503).as_bytes()).await.unwrap();
-        stream.shutdown().await.unwrap();
+        // No length and no goodbye: the end of the connection is the end of the body.
+        stream.write_all(b"HTTP/1.0 503 Any\r\n\r\nsecret").await.unwrap();
     });
     let told = ask(HttpGet { is_https: true, ..http_get(address, "/") }).await;
     assert_eq!(told, failure("HTTP probe failed with statuscode: 503"));

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use super::*;
 
 const PATIENT: Duration = Duration::from_secs(30);
-const BRIEF: Duration = Duration::from_millis(300);
+const BRIEF: Duration = Duration::from_secs(1);
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 /// What it was asked: the headers, and the message in its frame.
@@ -92,14 +92,14 @@ async fn lc_245_what_is_not_serving_fails() {
 #[tokio::test]
 async fn lc_245_a_server_that_does_not_answer_times_out() {
     let (address, asked) = server(None).await;
-    assert_eq!(ask(address, "", BRIEF).await, failure("timeout: health rpc did not complete within 300ms"));
+    assert_eq!(ask(address, "", BRIEF).await, failure("timeout: health rpc did not complete within 1s"));
     assert_eq!(asked.lock().unwrap().len(), 1);
 }
 
 #[tokio::test]
 async fn lc_245_a_server_that_is_not_there_or_not_one_cannot_be_connected() {
     let wanted = |address: SocketAddr| {
-        failure(format!("timeout: failed to connect service \"{address}\" within 300ms: context deadline exceeded"))
+        failure(format!("timeout: failed to connect service \"{address}\" within 1s: context deadline exceeded"))
     };
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     assert_eq!(ask(closed, "", BRIEF).await, wanted(closed));
