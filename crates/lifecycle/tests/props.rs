@@ -181,7 +181,10 @@ fn take(story: &mut Script, step: &Step) {
             }
             story.observe().settle();
         }
-        Step::Declare(phase) if is_there && !is_terminal(story.pod.status.as_ref()) => {
+        // Who comes after the agent has decided, and before it could say so, loses.
+        Step::Declare(phase)
+            if is_there && !is_terminal(story.pod.status.as_ref()) && !is_terminal(Some(&story.rendered())) =>
+        {
             story.status(phase, |status| status.phase = Some((*phase).into()));
         }
         Step::Again if is_there => drop(story.observe().change().observe()),
