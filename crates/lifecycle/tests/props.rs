@@ -171,6 +171,8 @@ fn take(story: &mut Script, step: &Step) {
         Step::BadKill(is_bad) => story.world.bad_kill = is_bad.then(|| "no".into()),
         Step::ApiUp(is_up) => story.is_api_up = *is_up,
         Step::Forget(at) => {
+            // LC-139: what vanished before it was published is not counted.
+            story.world.is_forgetful = true;
             story.world.seen.instances.retain(|instance| instance.name != name(at));
             story.observe().settle();
         }
@@ -181,7 +183,10 @@ fn take(story: &mut Script, step: &Step) {
             }
             story.observe().settle();
         }
-        Step::Declare(phase) if is_there && !is_terminal(story.pod.status.as_ref()) => {
+        // Who comes after the agent has decided, and before it could say so, loses.
+        Step::Declare(phase)
+            if is_there && !is_terminal(story.pod.status.as_ref()) && !is_terminal(Some(&story.rendered())) =>
+        {
             story.status(phase, |status| status.phase = Some((*phase).into()));
         }
         Step::Again if is_there => drop(story.observe().change().observe()),

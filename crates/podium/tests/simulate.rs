@@ -22,7 +22,8 @@ fn podium(directory: &Path, args: &[&str], stdin: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("podium starts");
-    child.stdin.take().expect("a pipe").write_all(stdin.as_bytes()).expect("podium reads");
+    // Whoever refuses the flags does not read; the answer tells.
+    let _ = child.stdin.take().expect("a pipe").write_all(stdin.as_bytes());
     child.wait_with_output().expect("podium ends")
 }
 
@@ -196,6 +197,10 @@ fn scripts_that_cannot_happen_say_why() {
         exit 1
     "#]],
     );
+}
+
+#[test]
+fn impossible_facts_are_refused_with_file_and_line() {
     with_script(
         "- at 5s: probe fails app liveness\n",
         expect![[r#"
@@ -224,6 +229,10 @@ fn scripts_that_cannot_happen_say_why() {
         exit 1
     "#]],
     );
+}
+
+#[test]
+fn entries_that_are_none_are_refused_with_file_and_line() {
     with_script(
         "- kubelet: explodes\n",
         expect![[r#"
