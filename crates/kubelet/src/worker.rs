@@ -93,7 +93,11 @@ impl Worker {
             if self.state.is_finished() {
                 return;
             }
-            self.sleep_until([plan.wake_at, insist_at].into_iter().flatten().min()).await;
+            if self.sleep_until([plan.wake_at, insist_at].into_iter().flatten().min()).await == Woken::ByTime {
+                // What time alone changes is told like anything else: nothing
+                // new was seen, so the last sight is absorbed once more.
+                self.absorb(Fact::Observed(self.seen.clone()));
+            }
         }
     }
 
@@ -227,16 +231,25 @@ impl Worker {
         }
     }
 
-    async fn sleep_until(&self, wake_at: Option<Mono>) {
+    async fn sleep_until(&self, wake_at: Option<Mono>) -> Woken {
         let arrival = self.lines.mailbox.arrival();
-        let Some(wake_at) = wake_at else { return arrival.await };
+        let Some(wake_at) = wake_at else {
+            arrival.await;
+            return Woken::ByNews;
+        };
         let rest = wake_at.since(self.ctx.clock.now().mono).max(TICK);
         tokio::select! {
             biased;
-            () = arrival => {}
-            () = tokio::time::sleep(rest) => {}
+            () = arrival => Woken::ByNews,
+            () = tokio::time::sleep(rest) => Woken::ByTime,
         }
     }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Woken {
+    ByNews,
+    ByTime,
 }
 
 /// Used by the panic report.

@@ -152,7 +152,12 @@ fn take(story: &mut Script, step: &Step) {
             });
             story.on_term(&name(at), manner);
         }
-        Step::Delete(grace) if is_there => drop(story.deleted(i64::from(*grace))),
+        Step::Delete(grace) if is_there => {
+            // LC-275: the API never lengthens a grace.
+            let asked = i64::from(*grace);
+            let grace = story.deletion_grace().map_or(asked, |held| held.min(asked));
+            story.deleted(grace);
+        }
         Step::Gone if is_there => drop(story.gone()),
         Step::LoseSandbox => drop(story.sandbox_lost(255)),
         Step::AgentRestart if is_there => drop(story.agent_restarted()),

@@ -150,6 +150,11 @@ impl Script {
         self.settle()
     }
 
+    /// The grace the API holds, once the pod is marked.
+    pub fn deletion_grace(&self) -> Option<i64> {
+        self.pod.metadata.deletion_grace_period_seconds
+    }
+
     pub fn deleted(&mut self, grace: i64) -> &mut Self {
         let detail = json!({ "gracePeriodSeconds": grace });
         self.happen("PodDeleted", None, detail, format!("deleted with grace {grace}"));

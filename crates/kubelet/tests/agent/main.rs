@@ -209,6 +209,11 @@ async fn lc_310_a_missing_image_waits_with_the_reason() {
     node.api.create("pods", pod("pull", json!({"containers": container})));
     node.api.until("pull", reason("ErrImagePull")).await;
     node.api.until("pull", reason("ImagePullBackOff")).await;
+    // Only time passed since the failure, and still it is told at once, long before the next pull.
+    let shown = node.now();
+    let told = |event: &String| event.starts_with("Normal BackOff Back-off pulling image");
+    node.api.until_world(|api| api.events("pull").iter().any(told)).await;
+    assert!(node.now().duration_since(shown).as_secs() < 5, "told only after {}", node.now().duration_since(shown));
     node.runtime.pullable(&["nowhere:latest"]);
     node.api.until("pull", is_ready).await;
 }
