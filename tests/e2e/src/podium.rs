@@ -57,8 +57,10 @@ impl Podium {
     /// Directories and a reaper, but no process yet.
     #[track_caller]
     pub fn prepare() -> Self {
+        // First, because it may fail: until the reaper watches nobody cleans up.
+        let binary = binary();
         let work = tempfile::Builder::new().prefix("pd-").tempdir().expect("there is a temporary directory").keep();
-        let reaper = Reaper::watch_over(&work, &binary());
+        let reaper = Reaper::watch_over(&work, &binary);
         Self { work, port: free_port(), agent: None, reaper, interfaces: Vec::new() }
     }
 
