@@ -24,8 +24,8 @@ use futures::stream::BoxStream;
 use tokio::sync::{broadcast, watch};
 
 use crate::{
-    Container, ContainerConfig, ContainerId, ContainerState, CriError, ExecResult, Image, NamespaceMode, Runtime,
-    RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxState,
+    Container, ContainerConfig, ContainerId, ContainerState, CriError, ExecResult, Image, NamespaceMode, RegistryAuth,
+    Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxState,
 };
 
 mod exec;
@@ -419,9 +419,10 @@ impl Runtime for Fake {
         Ok(self.world().images.values().cloned().collect())
     }
 
-    async fn pull_image(&self, reference: &str) -> Result<Image, CriError> {
+    async fn pull_image(&self, reference: &str, auth: Option<RegistryAuth>) -> Result<Image, CriError> {
         let mut world = self.world();
-        world.calls.push(format!("pull {reference}"));
+        let credentials = if auth.is_some() { " with credentials" } else { "" };
+        world.calls.push(format!("pull {reference}{credentials}"));
         world.fault(Verb::PullImage)?;
         if world.pullable.as_ref().is_some_and(|known| !known.iter().any(|known| known == reference)) {
             return Err(CriError::NotFound { what: "image", id: reference.to_owned() });
@@ -461,6 +462,9 @@ fn created(
         image: config.image.clone(),
         image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
         log_path: config.log_path.clone(),
+        resources: None,
+        user: None,
+        stop_signal: None,
         labels: config.labels.clone(),
         annotations: config.annotations.clone(),
     }
@@ -485,6 +489,8 @@ fn image_named(reference: &str) -> Image {
         repo_tags: vec![reference.to_owned()],
         id: digest,
         size_bytes: 1_000_000,
+        user: None,
+        is_pinned: false,
     }
 }
 

@@ -4,11 +4,16 @@
 //! a remote CRI socket and the in-memory fake are interchangeable.
 //! Never: Linux system calls, pod semantics.
 //!
-//! Read in this order: `types` (the nouns), `runtime` (the verbs), `fake`.
+//! Read in this order: `types` (the nouns), `runtime` (the verbs), `streams`,
+//! `stats`, `fake`.
 
 pub mod fake;
 mod runtime;
+mod stats;
+mod streams;
 mod types;
 
 pub use runtime::{CriError, Runtime};
+pub use stats::*;
+pub use streams::*;
 pub use types::*;

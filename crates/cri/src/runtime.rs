@@ -5,6 +5,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
+use crate::stats::*;
+use crate::streams::*;
 use crate::types::*;
 
 /// Whatever runs containers. Every verb may be called again after a crash of
@@ -12,6 +14,10 @@ use crate::types::*;
 #[async_trait]
 pub trait Runtime: Send + Sync {
     async fn version(&self) -> Result<RuntimeVersion, CriError>;
+    /// Whether pods can run here and reach each other.
+    async fn status(&self) -> Result<RuntimeStatus, CriError> {
+        Ok(RuntimeStatus { runtime: Ok(()), network: Ok(()) })
+    }
 
     /// Namespaces, cgroup and network of a pod. Returns when pods can be
     /// reached at its address; leaves nothing behind when it fails.
@@ -20,6 +26,11 @@ pub trait Runtime: Send + Sync {
     async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError>;
     /// Stops it, then forgets it and all its containers.
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError>;
+    /// New limits for the pod as a whole, live (LC-334 ff.).
+    async fn update_sandbox(&self, id: &SandboxId, resources: Resources) -> Result<(), CriError> {
+        let _ = (id, resources);
+        Err(CriError::Unsupported("change the limits of a pod"))
+    }
     /// All sandboxes (of one pod), newest first.
     async fn sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, CriError>;
 
@@ -32,6 +43,12 @@ pub trait Runtime: Send + Sync {
     /// second call with an earlier deadline re-arms the first.
     async fn stop_container(&self, id: &ContainerId, timeout: Duration) -> Result<(), CriError>;
     async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError>;
+    /// New limits for a container that runs or will; values that are `None`
+    /// stay as they are.
+    async fn update_container(&self, id: &ContainerId, resources: Resources) -> Result<(), CriError> {
+        let _ = (id, resources);
+        Err(CriError::Unsupported("change the limits of a container"))
+    }
     /// Runs a command inside a running container, confined as the container's
     /// own process is, with its environment, user and working directory and
     /// without input (LC-224, LC-252). What it started in the background and
@@ -46,10 +63,43 @@ pub trait Runtime: Send + Sync {
         timeout: Option<Duration>,
     ) -> Result<ExecResult, CriError> {
         let _ = (id, command, timeout);
-        Err(CriError::Failed("this runtime cannot execute commands in containers".into()))
+        Err(CriError::Unsupported("execute commands in containers"))
+    }
+    /// Runs a command as `exec_sync` does, connected to the caller. It is
+    /// killed when the session is dropped before it ended.
+    async fn exec(&self, id: &ContainerId, request: ExecRequest) -> Result<Streaming<Session>, CriError> {
+        let _ = (id, request);
+        Err(CriError::Unsupported("execute commands in containers"))
+    }
+    /// Connects to the container's own process. Output from now on; the log
+    /// gets it, too.
+    async fn attach(&self, id: &ContainerId, request: AttachRequest) -> Result<Streaming<Session>, CriError> {
+        let _ = (id, request);
+        Err(CriError::Unsupported("attach to containers"))
+    }
+    /// Connects to a port on the pod's loopback (on the node's, with host network).
+    async fn port_forward(&self, id: &SandboxId, port: u16) -> Result<Streaming<Box<dyn Connection>>, CriError> {
+        let _ = (id, port);
+        Err(CriError::Unsupported("forward ports"))
+    }
+    /// The log file was renamed: goes on in a new one under the old name.
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
+        let _ = id;
+        Err(CriError::Unsupported("reopen logs"))
     }
     /// All containers (of one pod), newest first.
     async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError>;
+
+    /// Of running containers (of one pod).
+    async fn container_stats(&self, pod_uid: Option<&str>) -> Result<Vec<ContainerStats>, CriError> {
+        let _ = pod_uid;
+        Err(CriError::Unsupported("tell what containers use"))
+    }
+    /// Of ready sandboxes (of one pod).
+    async fn sandbox_stats(&self, pod_uid: Option<&str>) -> Result<Vec<SandboxStats>, CriError> {
+        let _ = pod_uid;
+        Err(CriError::Unsupported("tell what pods use"))
+    }
 
     /// Wake-up calls from now on. The stream never ends while the runtime lives.
     fn events(&self) -> BoxStream<'static, RuntimeEvent>;
@@ -57,8 +107,13 @@ pub trait Runtime: Send + Sync {
     /// `None` when it is not here.
     async fn image(&self, reference: &str) -> Result<Option<Image>, CriError>;
     async fn images(&self) -> Result<Vec<Image>, CriError>;
-    async fn pull_image(&self, reference: &str) -> Result<Image, CriError>;
+    /// Fetches it, whether it is here or not. A second call for the same
+    /// reference joins the first.
+    async fn pull_image(&self, reference: &str, auth: Option<RegistryAuth>) -> Result<Image, CriError>;
     async fn remove_image(&self, reference: &str) -> Result<(), CriError>;
+    async fn image_fs(&self) -> Result<ImageFs, CriError> {
+        Err(CriError::Unsupported("tell what images use"))
+    }
 }
 
 /// Why the runtime said no. A variant exists where callers act differently.
@@ -70,6 +125,15 @@ pub enum CriError {
     /// The request can never work as it stands.
     #[error("{0}")]
     Invalid(String),
+    /// The registry has no such image, or does not show it to us.
+    #[error("{0}")]
+    PullRefused(String),
+    /// The registry could not be reached or did not answer properly.
+    #[error("{0}")]
+    RegistryUnavailable(String),
+    /// This runtime does not offer it.
+    #[error("this runtime cannot {0}")]
+    Unsupported(&'static str),
     /// No process of this container runs, so none can be added to it.
     #[error("container {id:?} is not running")]
     NotRunning { id: String },

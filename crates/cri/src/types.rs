@@ -80,8 +80,59 @@ pub struct SandboxConfig {
     pub network: NamespaceMode,
     pub pid: NamespaceMode,
     pub ipc: NamespaceMode,
+    /// Users of the pod's own; `None`: the node's.
+    #[serde(default)]
+    pub user_namespace: Option<IdRange>,
+    #[serde(default)]
+    pub host_ports: Vec<HostPort>,
+    /// Kernel settings of the pod's namespaces, e.g. `net.core.somaxconn`.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+    /// How long its containers' logs may become.
+    #[serde(default)]
+    pub log_limits: LogLimits,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
+}
+
+/// A pod's users and groups 0, 1, 2 … are these of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    pub first: u32,
+    pub length: u32,
+}
+
+/// A port of the node that leads into the pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPort {
+    pub protocol: Protocol,
+    pub container_port: u16,
+    pub host_port: u16,
+    /// `None`: every address of the node.
+    pub host_ip: Option<IpAddr>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+/// When a log begins a new file, and how many files of it are kept. Runtimes
+/// that leave this to the agent ignore it (`Runtime::reopen_log`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLimits {
+    pub file_bytes_max: u64,
+    /// With the one being written.
+    pub files_max: u32,
+}
+
+/// `containerLogMaxSize` and `containerLogMaxFiles` of an unconfigured kubelet.
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self { file_bytes_max: 10 << 20, files_max: 5 }
+    }
 }
 
 /// What goes into `/etc/resolv.conf`.
@@ -126,22 +177,72 @@ pub struct Resources {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
     pub host_path: PathBuf,
+    /// Only this part of `host_path`. The runtime resolves it so that no
+    /// symbolic link in it leads outside (CVE-2017-1002101, CVE-2021-25741).
+    #[serde(default)]
+    pub sub_path: Option<PathBuf>,
     pub container_path: PathBuf,
     pub readonly: bool,
+    /// Of what is mounted below as well; only with `readonly`.
+    #[serde(default)]
+    pub recursive_readonly: bool,
+    #[serde(default)]
+    pub propagation: Propagation,
+}
+
+impl Mount {
+    /// The whole of `host_path`, private.
+    pub fn new(host_path: impl Into<PathBuf>, container_path: impl Into<PathBuf>, readonly: bool) -> Self {
+        Self {
+            host_path: host_path.into(),
+            sub_path: None,
+            container_path: container_path.into(),
+            readonly,
+            recursive_readonly: false,
+            propagation: Propagation::default(),
+        }
+    }
+}
+
+/// Whether later mounts below are seen on the other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Propagation {
+    #[default]
+    Private,
+    HostToContainer,
+    Bidirectional,
+}
+
+/// A device of the node that a container may use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    pub host_path: PathBuf,
+    pub container_path: PathBuf,
+    /// Of `r`, `w` and `m`.
+    pub permissions: String,
 }
 
 /// Who the process is. Absent values come from the image.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SecurityContext {
     pub run_as_user: Option<u32>,
+    /// A name to be looked up in the image; only without `run_as_user`.
+    #[serde(default)]
+    pub run_as_username: Option<String>,
     pub run_as_group: Option<u32>,
     pub supplemental_groups: Vec<u32>,
+    /// Only `supplemental_groups`, none of the image's `/etc/group`.
+    #[serde(default)]
+    pub strict_groups: bool,
     pub readonly_rootfs: bool,
     pub privileged: bool,
     pub no_new_privileges: bool,
     pub capabilities_add: Vec<String>,
     pub capabilities_drop: Vec<String>,
     pub seccomp: Seccomp,
+    /// `procMount: Unmasked`: nothing of `/proc` is hidden or read-only.
+    #[serde(default)]
+    pub unmasked_proc: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -168,6 +269,8 @@ pub struct ContainerConfig {
     /// Appended to the image's environment; later entries win.
     pub envs: Vec<(String, String)>,
     pub mounts: Vec<Mount>,
+    #[serde(default)]
+    pub devices: Vec<Device>,
     /// Below the sandbox's log directory.
     pub log_path: PathBuf,
     pub resources: Resources,
@@ -177,6 +280,9 @@ pub struct ContainerConfig {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub stdin: bool,
+    /// Standard input ends with the first client that was attached to it.
+    #[serde(default)]
+    pub stdin_once: bool,
     pub tty: bool,
 }
 
@@ -211,8 +317,21 @@ pub struct Container {
     /// Repository digest reference, or the image id where there is none.
     pub image_ref: String,
     pub log_path: PathBuf,
+    /// What the cgroup holds, where the runtime tells (LC-082).
+    pub resources: Option<Resources>,
+    /// Who its first process was started as (LC-083).
+    pub user: Option<ProcessUser>,
+    /// Which signal asks it to stop, e.g. `SIGTERM` (LC-084).
+    pub stop_signal: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ProcessUser {
+    pub uid: u32,
+    pub gid: u32,
+    pub supplemental_groups: Vec<u32>,
 }
 
 /// How a command in a container ended.
@@ -244,6 +363,41 @@ pub struct Image {
     pub repo_tags: Vec<String>,
     pub repo_digests: Vec<String>,
     pub size_bytes: u64,
+    /// Who its process runs as unless told otherwise; `None`: root.
+    #[serde(default)]
+    pub user: Option<ImageUser>,
+    /// Never collected as garbage.
+    #[serde(default)]
+    pub is_pinned: bool,
+}
+
+/// The `User` of an image: a number, or a name that only its files explain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ImageUser {
+    Uid(u32),
+    Name(String),
+}
+
+/// How to prove to a registry who we are. Its `Debug` shows no secret.
+#[derive(Clone, PartialEq, Eq)]
+pub enum RegistryAuth {
+    Basic {
+        username: String,
+        password: String,
+    },
+    /// A refresh token, exchanged for access tokens.
+    IdentityToken(String),
+    Bearer(String),
+}
+
+impl fmt::Debug for RegistryAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegistryAuth::Basic { username, .. } => write!(f, "Basic({username:?}, …)"),
+            RegistryAuth::IdentityToken(_) => f.write_str("IdentityToken(…)"),
+            RegistryAuth::Bearer(_) => f.write_str("Bearer(…)"),
+        }
+    }
 }
 
 /// What the runtime says of itself.
@@ -252,4 +406,17 @@ pub struct RuntimeVersion {
     /// The prefix of `containerID`, e.g. `podium`.
     pub name: String,
     pub version: String,
+}
+
+/// Whether it can run pods; why not, otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeStatus {
+    pub runtime: Result<(), Unready>,
+    pub network: Result<(), Unready>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unready {
+    pub reason: String,
+    pub message: String,
 }

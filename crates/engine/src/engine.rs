@@ -11,8 +11,8 @@ use std::time::Duration;
 use ambient::{Clock, Ids};
 use async_trait::async_trait;
 use cri::{
-    Container, ContainerConfig, ContainerId, CriError, ExecResult, Image, Runtime, RuntimeEvent, RuntimeVersion,
-    Sandbox, SandboxConfig, SandboxId,
+    Container, ContainerConfig, ContainerId, CriError, ExecResult, Image, RegistryAuth, Runtime, RuntimeEvent,
+    RuntimeVersion, Sandbox, SandboxConfig, SandboxId,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast;
@@ -242,7 +242,7 @@ impl Runtime for Engine {
         self.inner.images.list().map_err(image_refusal)
     }
 
-    async fn pull_image(&self, reference: &str) -> Result<Image, CriError> {
+    async fn pull_image(&self, reference: &str, _auth: Option<RegistryAuth>) -> Result<Image, CriError> {
         let (inner, reference) = (self.inner.clone(), reference.to_owned());
         blocking(move || inner.images.pull(&reference)).await?.map_err(image_refusal)
     }

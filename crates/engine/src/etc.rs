@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_container_that_mounts_its_own_hosts_file_keeps_it() {
-        let own = Mount { host_path: "/x".into(), container_path: "/etc/hosts".into(), readonly: false };
+        let own = Mount::new("/x", "/etc/hosts", false);
         let shown: Vec<_> = mounts(Path::new("/s"), &[own]).into_iter().map(|(_, to)| to).collect();
         assert_eq!(shown, [PathBuf::from("/etc/hostname"), PathBuf::from("/etc/resolv.conf")]);
     }

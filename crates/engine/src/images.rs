@@ -242,6 +242,8 @@ fn describe(id: &str, record: &Record) -> cri::Image {
         repo_tags: record.tags.iter().cloned().collect(),
         repo_digests: record.digests.iter().cloned().collect(),
         size_bytes: record.size_bytes,
+        user: None,
+        is_pinned: false,
     }
 }
 

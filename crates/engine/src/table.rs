@@ -111,6 +111,9 @@ impl ContainerEntry {
             image: record.image.clone(),
             image_ref: record.image_ref.clone(),
             log_path: record.log_path.clone(),
+            resources: None,
+            user: None,
+            stop_signal: None,
             labels: record.labels.clone(),
             annotations: record.annotations.clone(),
         };

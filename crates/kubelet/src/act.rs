@@ -129,7 +129,7 @@ async fn pull_image(ctx: &Ctx, image: &str, policy: PullPolicy) -> Outcome {
     let asked = ctx.clock.now();
     let _turn = ctx.pulls.lock().await;
     let begun = ctx.clock.now();
-    match ctx.runtime.pull_image(&reference).await {
+    match ctx.runtime.pull_image(&reference, None).await {
         Ok(pulled) => {
             let ended = ctx.clock.now();
             Outcome::Image(ImageUse::Pulled {

@@ -78,7 +78,9 @@ pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, Stri
         labels: labels(pod, container),
         annotations: annotations(pod, container, attempt),
         stdin: container.stdin == Some(true),
+        stdin_once: container.stdin_once == Some(true),
         tty: container.tty == Some(true),
+        devices: Vec::new(),
         image,
     })
 }
@@ -148,14 +150,17 @@ fn security(pod: &Pod, container: &Container, root: &Path) -> Result<SecurityCon
     let capabilities = own.capabilities.clone().unwrap_or_default();
     Ok(SecurityContext {
         run_as_user: user.map(numeric_id).transpose()?,
+        run_as_username: None,
         run_as_group: own.run_as_group.or(of_pod.run_as_group).map(numeric_id).transpose()?,
         supplemental_groups: groups.map(|&group| numeric_id(group)).collect::<Result<_, _>>()?,
+        strict_groups: of_pod.supplemental_groups_policy.as_deref() == Some("Strict"),
         readonly_rootfs: own.read_only_root_filesystem == Some(true),
         privileged: own.privileged == Some(true),
         no_new_privileges: own.allow_privilege_escalation == Some(false),
         capabilities_add: capabilities.add.unwrap_or_default(),
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         seccomp: seccomp(own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref()), own.privileged, root)?,
+        unmasked_proc: own.proc_mount.as_deref() == Some("Unmasked"),
     })
 }
 

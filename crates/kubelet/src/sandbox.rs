@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use cri::{DnsConfig, NamespaceMode, PodMeta, SandboxConfig};
+use cri::{DnsConfig, HostPort, LogLimits, NamespaceMode, PodMeta, Protocol, SandboxConfig};
 use lifecycle::Cgroups;
-use objects::api::core::v1::{Pod, PodSpec};
+use objects::api::core::v1::{ContainerPort, Pod, PodSpec};
 
 use crate::cgroup;
 use crate::config::Config;
@@ -23,6 +23,11 @@ pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: 
         network: if is_host_network { NamespaceMode::Node } else { NamespaceMode::Pod },
         pid: pid_mode(spec),
         ipc: if spec.host_ipc == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod },
+        // Handed out by whoever knows every pod of the node.
+        user_namespace: None,
+        host_ports: host_ports(spec),
+        sysctls: sysctls(spec),
+        log_limits: LogLimits::default(),
         labels: labels(pod, &meta),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         meta,
@@ -37,6 +42,36 @@ pub(crate) fn meta_of(pod: &Pod, attempt: u32) -> PodMeta {
         uid: text(&pod.metadata.uid),
         attempt,
     }
+}
+
+/// A port of the node leads nowhere in a pod that has the node's network.
+fn host_ports(spec: &PodSpec) -> Vec<HostPort> {
+    if spec.host_network == Some(true) {
+        return Vec::new();
+    }
+    let sidecars =
+        spec.init_containers.iter().flatten().filter(|init| init.restart_policy.as_deref() == Some("Always"));
+    let ports = sidecars.chain(&spec.containers).flat_map(|container| container.ports.iter().flatten());
+    ports.filter_map(host_port).collect()
+}
+
+fn host_port(port: &ContainerPort) -> Option<HostPort> {
+    let protocol = match port.protocol.as_deref() {
+        Some("UDP") => Protocol::Udp,
+        Some("SCTP") => Protocol::Sctp,
+        _ => Protocol::Tcp,
+    };
+    Some(HostPort {
+        protocol,
+        container_port: u16::try_from(port.container_port).ok()?,
+        host_port: u16::try_from(port.host_port?).ok().filter(|&port| port != 0)?,
+        host_ip: port.host_ip.as_ref().and_then(|ip| ip.parse().ok()),
+    })
+}
+
+fn sysctls(spec: &PodSpec) -> BTreeMap<String, String> {
+    let settings = spec.security_context.as_ref().and_then(|context| context.sysctls.as_ref());
+    settings.into_iter().flatten().map(|sysctl| (sysctl.name.clone(), sysctl.value.clone())).collect()
 }
 
 /// LC-367.

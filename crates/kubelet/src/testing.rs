@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use ambient::{Clock, Ids, Rng};
 use cri::fake::{Fake, Run};
-use cri::{ContainerConfig, ContainerId, DnsConfig, NamespaceMode, PodMeta, Resources, Runtime as _, SandboxConfig};
+use cri::{
+    ContainerConfig, ContainerId, DnsConfig, LogLimits, NamespaceMode, PodMeta, Resources, Runtime as _, SandboxConfig,
+};
 
 /// Its name is `app`, its pod's UID `u1`.
 pub(crate) async fn running_app() -> (Fake, ContainerId) {
@@ -28,6 +30,10 @@ fn sandbox() -> SandboxConfig {
         network: NamespaceMode::Pod,
         pid: NamespaceMode::Container,
         ipc: NamespaceMode::Pod,
+        user_namespace: None,
+        host_ports: Vec::new(),
+        sysctls: BTreeMap::new(),
+        log_limits: LogLimits::default(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     }
@@ -51,5 +57,7 @@ fn container() -> ContainerConfig {
         annotations: BTreeMap::new(),
         stdin: false,
         tty: false,
+        stdin_once: false,
+        devices: Vec::new(),
     }
 }

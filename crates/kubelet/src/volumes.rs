@@ -67,7 +67,7 @@ pub(crate) async fn mounts(
             (Some(_), _) => return Err(format!("volume {}: subPath is not supported for this volume", mount.name)),
         };
         let readonly = mount.read_only == Some(true) || kind == Source::Payload;
-        mounts.push(Mount { host_path, container_path: PathBuf::from(&mount.mount_path), readonly });
+        mounts.push(Mount::new(host_path, &mount.mount_path, readonly));
     }
     let Instance { attempt, pod_ips } = instance;
     let is_taken = |path: &str| container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == path);
@@ -297,7 +297,7 @@ const HOSTS: &str = "# Kubernetes-managed hosts file.\n\
     fe00::2\tip6-allrouters\n";
 
 fn mount(host_path: PathBuf, container_path: &str) -> Mount {
-    Mount { host_path, container_path: PathBuf::from(container_path), readonly: false }
+    Mount::new(host_path, container_path, false)
 }
 
 fn is_plain(path: &str) -> bool {

@@ -92,6 +92,8 @@ mod tests {
             repo_tags: vec!["docker.io/library/busybox:1.28".into(), "docker.io/library/busybox:1.36".into()],
             repo_digests: vec![],
             size_bytes: 2_012_345,
+            user: None,
+            is_pinned: false,
         };
         expect_test::expect![[r"
             IMAGE                            ID             SIZE

@@ -3,7 +3,7 @@
 use ambient::Rng;
 
 use super::*;
-use crate::{DnsConfig, PodMeta, Resources, SecurityContext};
+use crate::{DnsConfig, LogLimits, PodMeta, Resources, SecurityContext};
 
 fn sandbox() -> SandboxConfig {
     SandboxConfig {
@@ -16,6 +16,10 @@ fn sandbox() -> SandboxConfig {
         network: NamespaceMode::Pod,
         pid: NamespaceMode::Container,
         ipc: NamespaceMode::Pod,
+        user_namespace: None,
+        host_ports: Vec::new(),
+        sysctls: BTreeMap::new(),
+        log_limits: LogLimits::default(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
     }
@@ -39,6 +43,8 @@ fn container() -> ContainerConfig {
         annotations: BTreeMap::new(),
         stdin: false,
         tty: false,
+        stdin_once: false,
+        devices: Vec::new(),
     }
 }
 

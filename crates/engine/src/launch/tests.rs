@@ -22,6 +22,8 @@ fn config() -> ContainerConfig {
         annotations: BTreeMap::new(),
         stdin: false,
         tty: false,
+        stdin_once: false,
+        devices: Vec::new(),
     }
 }
 

@@ -155,7 +155,7 @@ fn mounts_and_etc_files_are_there() {
             "cat /data/f; echo x > /data/f || echo refused; echo y > /rw/g; cat /etc/resolv.conf; \
              cat /etc/hostname; grep host-a /etc/hosts >/dev/null && echo known; touch /dev/shm/x && echo shm; ls -d /rw/sub",
         );
-        let mount = |to: &str, readonly| Mount { host_path: data.clone(), container_path: to.into(), readonly };
+        let mount = |to: &str, readonly| Mount::new(&data, to, readonly);
         config.mounts = vec![mount("/data", true), mount("/rw", false)];
         fs::create_dir(data.join("sub")).unwrap();
         let id = world.run_with(&sandbox, config).await;
@@ -281,8 +281,7 @@ fn what_fails_to_be_made_leaves_nothing() {
         outside.log_path = "../../elsewhere.log".into();
         assert!(matches!(world.engine.create_container(&sandbox, outside).await, Err(CriError::Invalid(_))));
         let mut missing_mount = shell("c", "true");
-        missing_mount.mounts =
-            vec![Mount { host_path: "/no/such/path".into(), container_path: "/x".into(), readonly: true }];
+        missing_mount.mounts = vec![Mount::new("/no/such/path", "/x", true)];
         let refused = world.engine.create_container(&sandbox, missing_mount).await;
         assert!(matches!(refused, Err(CriError::Failed(_))), "{refused:?}");
         assert_eq!(world.engine.containers(None).await.unwrap(), []);

@@ -65,7 +65,7 @@ fn exits_without_an_engine_are_learned_by_the_next() {
         let flag = world.dir.path().join("flag");
         fs::create_dir(&flag).unwrap();
         let mut config = shell("c", "echo up; while [ ! -e /flag/go ]; do sleep 0.01; done; exit 9");
-        config.mounts = vec![cri::Mount { host_path: flag.clone(), container_path: "/flag".into(), readonly: true }];
+        config.mounts = vec![cri::Mount::new(&flag, "/flag", true)];
         let id = world.run_with(&sandbox, config).await;
         world.says(&id, "up").await;
         let record =

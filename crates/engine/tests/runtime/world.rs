@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use ambient::{Clock, Ids, Rng};
 use cri::{
-    Container, ContainerConfig, ContainerId, ContainerState, DnsConfig, NamespaceMode, PodMeta, Resources, Runtime,
-    SandboxConfig, SandboxId, SecurityContext,
+    Container, ContainerConfig, ContainerId, ContainerState, DnsConfig, LogLimits, NamespaceMode, PodMeta, Resources,
+    Runtime, SandboxConfig, SandboxId, SecurityContext,
 };
 use engine::{Config, Engine};
 use sha2::{Digest, Sha256};
@@ -95,6 +95,10 @@ impl World {
             network: NamespaceMode::Pod,
             pid: NamespaceMode::Container,
             ipc: NamespaceMode::Pod,
+            user_namespace: None,
+            host_ports: Vec::new(),
+            sysctls: BTreeMap::new(),
+            log_limits: LogLimits::default(),
             labels: BTreeMap::from([("app".into(), uid.into())]),
             annotations: BTreeMap::new(),
         }
@@ -187,6 +191,8 @@ pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
         annotations: BTreeMap::new(),
         stdin: false,
         tty: false,
+        stdin_once: false,
+        devices: Vec::new(),
     }
 }
 

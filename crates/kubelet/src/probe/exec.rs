@@ -20,12 +20,7 @@ pub(super) async fn check(command: &[String], target: &Target<'_>, timeout: Dura
             let (command, timeout) = (command.join(" "), printed(timeout));
             ProbeResult::Failure(format!("command timed out: {command:?} timed out after {timeout}"))
         }
-        Err(
-            error @ (CriError::NotFound { .. }
-            | CriError::NotRunning { .. }
-            | CriError::Invalid(_)
-            | CriError::Failed(_)),
-        ) => ProbeResult::Unknown(error.to_string()),
+        Err(error) => ProbeResult::Unknown(error.to_string()),
     }
 }
 

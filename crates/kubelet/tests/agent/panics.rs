@@ -7,8 +7,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri::fake::Fake;
 use cri::{
-    Container, ContainerConfig, ContainerId, CriError, Image, Runtime, RuntimeEvent, RuntimeVersion, Sandbox,
-    SandboxConfig, SandboxId,
+    Container, ContainerConfig, ContainerId, CriError, Image, RegistryAuth, Runtime, RuntimeEvent, RuntimeVersion,
+    Sandbox, SandboxConfig, SandboxId,
 };
 use futures::stream::BoxStream;
 use serde_json::json;
@@ -66,8 +66,8 @@ impl Runtime for Treacherous {
     async fn images(&self) -> Result<Vec<Image>, CriError> {
         self.inner.images().await
     }
-    async fn pull_image(&self, reference: &str) -> Result<Image, CriError> {
-        self.inner.pull_image(reference).await
+    async fn pull_image(&self, reference: &str, auth: Option<RegistryAuth>) -> Result<Image, CriError> {
+        self.inner.pull_image(reference, auth).await
     }
     async fn remove_image(&self, reference: &str) -> Result<(), CriError> {
         self.inner.remove_image(reference).await
