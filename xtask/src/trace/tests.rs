@@ -24,8 +24,18 @@ fn code_and_tests_are_told_apart() {
     let code = "//! A.\n// LC-001: why.\n#[cfg(test)]\nmod tests {\n    fn lc_001_holds() {}\n}\n";
     let table = render(&read(&tree(code)).unwrap());
     assert!(table.contains("| LC-001 | a | `crates/a/src/lib.rs` | `crates/a/src/lib.rs` |"), "{table}");
-    assert!(table.contains("4 requirements: 1 with code and test, 0 with one of them, 3 pending"), "{table}");
+    assert!(table.contains("4 requirements: 1 done, 0 with code or test only, 3 pending"), "{table}");
+    assert!(table.contains("Done by owner: a 1 of 2, b 0 of 2."), "{table}");
     assert!(table.contains("- **a** (1): LC-002\n- **b** (2): API-003, PV-01\n"), "{table}");
+}
+
+#[test]
+fn a_vector_is_done_with_its_test() {
+    let code = "//! A.\n#[cfg(test)]\nmod tests {\n    fn pv_01_and_lc_001_hold() {}\n}\n";
+    let table = render(&read(&tree(code)).unwrap());
+    assert!(table.contains("| PV-01 | b | – | `crates/a/src/lib.rs` |"), "{table}");
+    assert!(table.contains("| LC-001 | a | pending | `crates/a/src/lib.rs` |"), "{table}");
+    assert!(table.contains("4 requirements: 1 done, 1 with code or test only, 2 pending"), "{table}");
 }
 
 #[test]
