@@ -23,7 +23,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = store::Embedded::open(&dir.join("state.redb"), store::Options::default())?;
     let listener = tokio::net::TcpListener::bind(bind).await?;
     let address = listener.local_addr()?;
-    let config = Config { advertise: address.to_string(), kubelet_tls: Some(authority.client(Some(&admin))) };
+    let kubelet_tls = Some(authority.client(Some(&admin)));
+    let config = Config { advertise: address.to_string(), kubelet_tls, ..Config::default() };
     let api = ApiServer::new(Arc::new(store), config, Clock::system(), Ids::new(Rng::from_os()));
     api.bootstrap().await?;
     let encode = |pem: &str| BASE64_STANDARD.encode(pem);

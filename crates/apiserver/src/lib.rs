@@ -48,6 +48,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use ambient::{Clock, Ids};
+use objects::gates::Gates;
 use store::Store;
 use tokio::net::TcpListener;
 
@@ -64,6 +65,8 @@ pub struct Config {
     /// How to talk to node agents: our client certificate and the CA theirs
     /// must come from. Without it logs can not be shown. ALPN must be empty.
     pub kubelet_tls: Option<rustls::ClientConfig>,
+    /// Which fields and values objects may have (LC-392).
+    pub gates: Gates,
 }
 
 /// The server could not make its initial objects.

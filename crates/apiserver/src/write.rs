@@ -58,11 +58,11 @@ pub(crate) async fn create_object(
             let stem: String = generate.chars().take(GENERATED_STEM_MAX).collect();
             object::metadata_mut(&mut doc).insert("name".to_owned(), json!(stem + &api.ids.suffix()));
         }
-        kind.ops.prepare_create(&mut doc);
+        kind.ops.prepare_create(&mut doc, &api.config.gates);
         let metadata = object::metadata_mut(&mut doc);
         metadata.insert("uid".to_owned(), json!(api.ids.uid()));
         metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
-        let errors = kind.ops.validate_create(&doc);
+        let errors = kind.ops.validate_create(&doc, &api.config.gates);
         if !errors.is_empty() {
             return Err(ApiError::invalid(kind, object::name(&doc), errors));
         }
@@ -268,16 +268,17 @@ fn needs_version(kind: &Kind) -> bool {
 /// The document as it will be stored: defaulted, limited to what the part may
 /// change, admitted, validated.
 async fn prepare(api: &Api, kind: &'static Kind, mut doc: Value, old: &Value, part: Part) -> Result<Value, ApiError> {
+    let gates = &api.config.gates;
     kind.ops.default(&mut doc);
     let errors = match part {
         Part::Main => {
-            kind.ops.prepare_update(&mut doc, old);
+            kind.ops.prepare_update(&mut doc, old, gates);
             admission::update(api, kind, &mut doc, old).await?;
-            kind.ops.validate_update(&doc, old)
+            kind.ops.validate_update(&doc, old, gates)
         }
         Part::Status => {
             kind.ops.prepare_status_update(&mut doc, old);
-            kind.ops.validate_status_update(&doc, old)
+            kind.ops.validate_status_update(&doc, old, gates)
         }
         Part::Finalize => {
             let spec = doc.get("spec").cloned().unwrap_or_else(|| json!({}));

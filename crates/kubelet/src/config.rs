@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cri::DnsConfig;
+use lifecycle::Rules;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -28,6 +29,9 @@ pub struct Config {
     /// What pods get in their `/etc/resolv.conf`.
     pub dns: DnsConfig,
     pub periods: Periods,
+    /// What the node's configuration and feature gates change in decisions.
+    /// Addresses and size of the machine are taken from the fields above.
+    pub rules: Rules,
 }
 
 /// What the node has. Allocatable equals capacity until reservations exist.
@@ -62,8 +66,6 @@ pub struct Periods {
     pub node_report: Duration,
     /// A status the API holds differently is written again after this long.
     pub status_reconcile: Duration,
-    pub restart_backoff_initial: Duration,
-    pub restart_backoff_max: Duration,
 }
 
 impl Default for Periods {
@@ -74,8 +76,6 @@ impl Default for Periods {
             node_status: Duration::from_secs(10),
             node_report: Duration::from_secs(300),
             status_reconcile: Duration::from_secs(10),
-            restart_backoff_initial: Duration::from_secs(10),
-            restart_backoff_max: Duration::from_secs(300),
         }
     }
 }

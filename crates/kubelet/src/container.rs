@@ -74,7 +74,10 @@ pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, Stri
         resources,
         security,
         // LC-288: else the image's, else SIGTERM.
-        stop_signal: container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone()),
+        stop_signal: container
+            .lifecycle
+            .as_ref()
+            .and_then(|lifecycle| lifecycle.stop_signal.clone().filter(|_| config.rules.container_stop_signals)),
         labels: labels(pod, container),
         annotations: annotations(pod, container, attempt),
         stdin: container.stdin == Some(true),

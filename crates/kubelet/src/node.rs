@@ -179,6 +179,11 @@ fn status(ctx: &Ctx, node: &Node, readiness: Result<String, String>) -> NodeStat
             system_uuid: machine.system_uuid.clone(),
             ..NodeSystemInfo::default()
         }),
+        // LC-159: the feature needs gate `NodeDeclaredFeatures`, so both are on.
+        declared_features: config
+            .rules
+            .restart_all_containers
+            .then(|| vec!["RestartAllContainersOnContainerExits".to_owned()]),
         ..NodeStatus::default()
     }
 }

@@ -17,5 +17,6 @@ pub(crate) fn config(root: &Path) -> Config {
         version: "v1.35.0+podium".into(),
         dns: cri::DnsConfig::default(),
         periods: Periods::default(),
+        rules: lifecycle::Rules::upstream(Vec::new()),
     }
 }

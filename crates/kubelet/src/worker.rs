@@ -67,10 +67,9 @@ impl Worker {
         let who = PodRef { namespace: spec.namespace.clone(), name: spec.name.clone(), uid: spec.uid.clone() };
         let desk = Desk::open(ctx.clone(), who.clone(), lines.mailbox.clone(), connections);
         let rules = Rules {
-            backoff_initial: ctx.config.periods.restart_backoff_initial,
-            backoff_max: ctx.config.periods.restart_backoff_max,
+            host_ips: ctx.config.host_ips.clone(),
             machine: Machine::upstream(ctx.config.capacity.memory_bytes),
-            ..Rules::upstream(ctx.config.host_ips.clone())
+            ..ctx.config.rules.clone()
         };
         let state = PodState::new(spec, rules, ctx.clock.now());
         lines.mailbox.look();

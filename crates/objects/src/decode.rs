@@ -45,18 +45,7 @@ impl<T: DeserializeOwned + Serialize> Schema for Typed<T> {
     fn check(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
         // Numbers are fine as quantities, but the generated types only take text.
         let textual = quantities::as_text(doc)?;
-        let doc = textual.as_ref().unwrap_or(doc);
-        let mut unknown = Vec::new();
-        let mut note = |path: serde_ignored::Path<'_>| unknown.push(render(&path));
-        let deserializer = serde_ignored::Deserializer::new(doc, &mut note);
-        serde_path_to_error::deserialize::<_, T>(deserializer).map_err(|error| DecodeError {
-            path: match error.path().to_string() {
-                path if path == "." => String::new(),
-                path => path,
-            },
-            problem: error.inner().to_string(),
-        })?;
-        Ok(unknown)
+        read::<T>(textual.as_ref().unwrap_or(doc)).map(|(_, unknown)| unknown)
     }
 
     fn canonicalise(&self, doc: &mut Value) {
@@ -67,6 +56,21 @@ impl<T: DeserializeOwned + Serialize> Schema for Typed<T> {
             *doc = canonical;
         }
     }
+}
+
+/// A document as a type, and the paths of fields the type does not have.
+pub fn read<T: DeserializeOwned>(doc: &Value) -> Result<(T, Vec<String>), DecodeError> {
+    let mut unknown = Vec::new();
+    let mut note = |path: serde_ignored::Path<'_>| unknown.push(render(&path));
+    let deserializer = serde_ignored::Deserializer::new(doc, &mut note);
+    let typed = serde_path_to_error::deserialize(deserializer).map_err(|error| DecodeError {
+        path: match error.path().to_string() {
+            path if path == "." => String::new(),
+            path => path,
+        },
+        problem: error.inner().to_string(),
+    })?;
+    Ok((typed, unknown))
 }
 
 /// Upstream's spelling of a path; the wrappers serde sees do not show.

@@ -27,7 +27,7 @@ const fn gate(name: &'static str, stage: Stage, default: bool) -> Gate {
     Gate { name, stage, default }
 }
 
-/// Every known gate, in the order of LC §19.
+/// Every known gate, in the order of LC §19, then of TC §14.5.
 pub static ALL: &[Gate] = &[
     gate("ContainerRestartRules", Stage::Beta, true),
     gate("RestartAllContainersOnContainerExits", Stage::Alpha, false),
@@ -59,6 +59,21 @@ pub static ALL: &[Gate] = &[
     gate("CPUCFSQuotaPeriod", Stage::Alpha, false),
     gate("GracefulNodeShutdown", Stage::Beta, true),
     gate("GracefulNodeShutdownBasedOnPodPriority", Stage::Beta, true),
+    // TC-427
+    gate("ClearingNominatedNodeNameAfterBinding", Stage::Beta, true),
+    gate("DeploymentReplicaSetTerminatingReplicas", Stage::Beta, true),
+    gate("JobBackoffLimitPerIndex", Stage::Locked, true),
+    gate("JobManagedBy", Stage::Locked, true),
+    gate("JobPodReplacementPolicy", Stage::Locked, true),
+    gate("JobSuccessPolicy", Stage::Locked, true),
+    gate("MaxUnavailableStatefulSet", Stage::Beta, false),
+    gate("NominatedNodeNameForExpectation", Stage::Beta, true),
+    gate("OrderedNamespaceDeletion", Stage::Beta, true),
+    gate("PodDeletionCost", Stage::Beta, true),
+    gate("SchedulerAsyncPreemption", Stage::Beta, true),
+    gate("SchedulerPopFromBackoffQ", Stage::Beta, true),
+    gate("SchedulerQueueingHints", Stage::Locked, true),
+    gate("SeparateTaintEvictionController", Stage::Locked, true),
 ];
 
 /// Gates that need others to be on.
@@ -96,7 +111,7 @@ impl fmt::Display for GateError {
             Self::Unknown(name) => write!(f, "unrecognized feature gate: {name}"),
             Self::Malformed(setting) => write!(f, "invalid value of {setting}, use Name=true or Name=false"),
             Self::Locked(name) => write!(f, "cannot set feature gate {name} to false, feature is locked to true"),
-            Self::Needs { gate, other } => write!(f, "feature gate {gate} needs {other} to be enabled"),
+            Self::Needs { gate, other } => write!(f, "feature gate {gate} needs {other}=true as well"),
         }
     }
 }
@@ -136,9 +151,17 @@ impl Gates {
         Ok(())
     }
 
-    /// Whether the named gate is on; a name that is not in the table is off.
+    /// Whether the named gate is on. A name that is not in the table is a
+    /// mistake in the program.
     pub fn enabled(&self, name: &str) -> bool {
-        position(name).is_some_and(|index| self.on[index])
+        let index = position(name);
+        debug_assert!(index.is_some(), "no feature gate {name}");
+        index.is_some_and(|index| self.on[index])
+    }
+
+    /// The names of gates that are not at their default.
+    pub fn changed(&self) -> impl Iterator<Item = &'static str> {
+        ALL.iter().zip(&self.on).filter(|(gate, is_on)| gate.default != **is_on).map(|(gate, _)| gate.name)
     }
 }
 
@@ -158,6 +181,15 @@ mod tests {
         let gates = Gates::parse("MemoryQoS=true, ContainerRestartRules=false").unwrap();
         assert!(gates.enabled("MemoryQoS"));
         assert!(!gates.enabled("ContainerRestartRules"));
+        assert_eq!(gates.changed().collect::<Vec<_>>(), ["ContainerRestartRules", "MemoryQoS"]);
+    }
+
+    #[test]
+    fn tc_427_gates_of_controllers_and_the_scheduler_are_known() {
+        let gates = Gates::parse("MaxUnavailableStatefulSet=true,PodDeletionCost=false").unwrap();
+        assert!(gates.enabled("MaxUnavailableStatefulSet"));
+        assert!(!gates.enabled("PodDeletionCost"));
+        assert_eq!(Gates::parse("JobManagedBy=false"), Err(GateError::Locked("JobManagedBy")));
     }
 
     #[test]
@@ -172,7 +204,7 @@ mod tests {
         );
         assert_eq!(
             error("RestartAllContainersOnContainerExits=true"),
-            "feature gate RestartAllContainersOnContainerExits needs NodeDeclaredFeatures to be enabled"
+            "feature gate RestartAllContainersOnContainerExits needs NodeDeclaredFeatures=true as well"
         );
     }
 }

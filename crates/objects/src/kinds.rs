@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::decode::{DecodeError, Schema};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::names::NameFormat;
 use crate::{doc, meta, patch, printing};
 
@@ -142,7 +143,8 @@ pub fn find_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
 
 /// What one kind does with its documents. The order of a write is: `decode`,
 /// `default`, `prepare_*`, `validate_*`. Only the methods without a body are
-/// needed; the others have the behaviour of a plain kind.
+/// needed; the others have the behaviour of a plain kind. Methods get the
+/// feature gates where kinds have fields that depend on them (LC-392).
 pub trait KindOps: Sync {
     /// The row of the table these operations belong to.
     fn kind(&self) -> &'static Kind;
@@ -187,7 +189,7 @@ pub trait KindOps: Sync {
     }
 
     /// Drops what clients may not set and gives the first status.
-    fn prepare_create(&self, doc: &mut Value) {
+    fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
         if self.kind().has(Subresource::Status) {
             doc::as_object(doc).shift_remove("status");
         }
@@ -196,7 +198,7 @@ pub trait KindOps: Sync {
 
     /// Keeps status and server-owned metadata of `old`; a changed spec raises
     /// `generation`.
-    fn prepare_update(&self, doc: &mut Value, old: &Value) {
+    fn prepare_update(&self, doc: &mut Value, old: &Value, _gates: &Gates) {
         if self.kind().has(Subresource::Status) {
             doc::keep(doc::as_object(doc), old, "status");
         }
@@ -211,19 +213,19 @@ pub trait KindOps: Sync {
 
     /// The `finalize` subresource: like an update, but of what only it may
     /// change.
-    fn prepare_finalize(&self, doc: &mut Value, old: &Value) {
-        self.prepare_update(doc, old);
+    fn prepare_finalize(&self, doc: &mut Value, old: &Value, gates: &Gates) {
+        self.prepare_update(doc, old, gates);
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         meta::validate_create(doc, self.kind().scope, self.name_format())
     }
 
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         meta::validate_update(doc, old)
     }
 
-    fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         meta::validate_update(doc, old)
     }
 

@@ -5,6 +5,7 @@
 //! opinions about pods' lives.
 //!
 //! ```
+//! use objects::gates::Gates;
 //! let pod = objects::kinds::find("", "v1", "pods").expect("pods are served");
 //! let mut doc = serde_json::json!({
 //!     "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"},
@@ -12,7 +13,7 @@
 //! });
 //! assert!(pod.ops.decode(&doc).expect("well typed").is_empty());
 //! pod.ops.default(&mut doc);
-//! pod.ops.prepare_create(&mut doc);
+//! pod.ops.prepare_create(&mut doc, &Gates::default());
 //! assert_eq!(doc["spec"]["containers"][0]["imagePullPolicy"], "Always");
 //! assert_eq!(doc["status"]["phase"], "Pending");
 //! ```
@@ -37,7 +38,7 @@ pub mod reasons;
 pub mod requests;
 pub mod selectors;
 
-pub use decode::{DecodeError, Schema, Typed};
+pub use decode::{DecodeError, Schema, Typed, read};
 pub use errors::{FieldError, FieldReason};
 pub use kinds::{Column, Kind, KindOps, Scope, Subresource};
 pub use patch::PatchError;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::config::{PodiumConfiguration, Settings};
 use crate::{down, image, instance::Places, kubeconfig, simulate, status, up};
 
 /// The Kubernetes Pod lifecycle, in one binary.
@@ -18,9 +19,9 @@ use crate::{down, image, instance::Places, kubeconfig, simulate, status, up};
 #[derive(Debug, Parser)]
 #[command(name = "podium", version = VERSION, propagate_version = true, disable_help_subcommand = true)]
 struct Cli {
-    /// What to log, e.g. `info`, `debug` or `kubelet=debug,info`
-    #[arg(long, global = true, env = "PODIUM_LOG", default_value = "warn", value_name = "FILTER")]
-    log: String,
+    /// What to log, e.g. `info`, `debug` or `kubelet=debug,info` [default: warn]
+    #[arg(long, global = true, env = "PODIUM_LOG", value_name = "FILTER")]
+    log: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -28,6 +29,8 @@ struct Cli {
 /// The Kubernetes release whose behaviour and wire format this build follows.
 pub(crate) const KUBERNETES_VERSION: &str = apiserver::VERSION;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What is logged when nobody says.
+const LOG: &str = "warn";
 
 #[derive(Debug, Subcommand)]
 enum Verb {
@@ -77,12 +80,12 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// Where the API server listens
-    #[arg(long, default_value = "127.0.0.1:6443", value_name = "ADDR:PORT")]
-    pub(crate) bind: SocketAddr,
-    /// Where the node agent serves logs to the API server (port 0: any free one)
-    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
-    pub(crate) kubelet_bind: SocketAddr,
+    /// Where the API server listens [default: 127.0.0.1:6443]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) bind: Option<SocketAddr>,
+    /// Where the node agent serves logs to the API server [default: a free port of 127.0.0.1]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) kubelet_bind: Option<SocketAddr>,
     /// Name of this node [default: the host name]
     #[arg(long)]
     pub(crate) node_name: Option<String>,
@@ -95,6 +98,45 @@ pub(crate) struct Up {
     /// Stop the pods as well when Podium stops
     #[arg(long)]
     pub(crate) stop_pods: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+/// The same in every verb that decides about pods.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ConfigArgs {
+    /// YAML with a KubeletConfiguration, a PodiumConfiguration or both; flags win over it
+    ///
+    /// docs/configuration.md lists the fields that are honoured; others are an error.
+    #[arg(long = "config", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Features to switch on or off, e.g. `ContainerStopSignals=true,ContainerRestartRules=false`
+    ///
+    /// Names and defaults are those of Kubernetes v1.35, see
+    /// docs/configuration.md. To restart all containers of a pod in place:
+    /// `NodeDeclaredFeatures=true,RestartAllContainersOnContainerExits=true`.
+    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
+    feature_gates: String,
+}
+
+impl ConfigArgs {
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        Settings::read(self.file.as_deref(), &self.feature_gates)
+    }
+}
+
+impl Up {
+    /// What the file says where no flag does.
+    fn fill(&mut self, file: PodiumConfiguration) {
+        self.place.data_dir = self.place.data_dir.take().or(file.data_dir);
+        self.place.run_dir = self.place.run_dir.take().or(file.run_dir);
+        self.bind = self.bind.or(file.bind);
+        self.kubelet_bind = self.kubelet_bind.or(file.kubelet_bind);
+        self.node_name = self.node_name.take().or(file.node_name);
+        self.pod_cidr = self.pod_cidr.take().or(file.pod_cidr);
+        self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig);
+        self.stop_pods |= file.stop_pods;
+    }
 }
 
 #[derive(Debug, Args)]
@@ -129,12 +171,8 @@ pub(crate) struct Simulate {
     /// What happens to the pod, e.g. `- at 5s: exit app 1`
     #[arg(short, long, value_name = "FILE")]
     pub(crate) script: Option<PathBuf>,
-    /// A KubeletConfiguration for the node
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// As upstream: `A=true,B=false`
-    #[arg(long, value_name = "GATES", default_value = "", hide_default_value = true)]
-    pub(crate) feature_gates: String,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
     /// Print nothing if the transcript is the one in FILE; else the difference, and fail
@@ -185,8 +223,7 @@ impl PlaceArgs {
 
 pub(crate) fn run() -> ExitCode {
     let cli = Cli::parse();
-    start_logging(&cli.log);
-    match dispatch(cli.verb) {
+    match dispatch(cli.verb, cli.log.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("podium: {error:#}");
@@ -195,9 +232,12 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-fn dispatch(verb: Verb) -> anyhow::Result<()> {
+fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
+    if !matches!(verb, Verb::Up(_)) {
+        start_logging(log.unwrap_or(LOG));
+    }
     match verb {
-        Verb::Up(args) => up::run(args),
+        Verb::Up(args) => start_up(args, log),
         Verb::Down(args) => down::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
@@ -208,6 +248,16 @@ fn dispatch(verb: Verb) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// The file may say what to log, so it is read before the first line is.
+fn start_up(mut args: Up, log: Option<&str>) -> anyhow::Result<()> {
+    let mut settings = args.config.settings()?;
+    let file = std::mem::take(&mut settings.podium);
+    start_logging(log.or(file.log.as_deref()).unwrap_or(LOG));
+    settings.warn();
+    args.fill(file);
+    up::run(args, settings)
 }
 
 fn print_version(output: Output) {

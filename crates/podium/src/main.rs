@@ -5,7 +5,9 @@
 //! directory owns on the machine).
 
 mod cli;
+mod config;
 mod down;
+mod files;
 mod image;
 mod instance;
 mod kubeconfig;

@@ -37,10 +37,15 @@ pub(crate) fn internal_ip(kubelet: SocketAddr) -> IpAddr {
 }
 
 /// What pods may share out. `data` is where their files live.
-pub(crate) fn capacity(data: &Path) -> Capacity {
+pub(crate) fn capacity(data: &Path, max_pods: Option<u32>) -> Capacity {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);
     let disk = rustix::fs::statvfs(data).map_or(0, |disk| disk.f_blocks * disk.f_frsize);
-    Capacity { cpu_milli: cpus * 1000, memory_bytes: memory_bytes(), ephemeral_storage_bytes: disk, pods: PODS_MAX }
+    Capacity {
+        cpu_milli: cpus * 1000,
+        memory_bytes: memory_bytes(),
+        ephemeral_storage_bytes: disk,
+        pods: max_pods.unwrap_or(PODS_MAX),
+    }
 }
 
 /// Upstream's default for one node.

@@ -6,7 +6,6 @@
 
 mod diff;
 mod input;
-mod node_config;
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,6 +18,7 @@ use sim::scenario::Scenario;
 use sim::transcript::{self, Line};
 
 use crate::cli::{Output, Simulate};
+use crate::files;
 
 /// The simulated node, from the range for documentation.
 const NODE_IP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -36,9 +36,10 @@ pub(crate) fn run(args: &Simulate) -> Result<()> {
 }
 
 fn transcript(args: &Simulate) -> Result<String> {
-    let config = args.config.as_deref().map(node_config::read).transpose()?.unwrap_or_default();
-    let rules = config.rules(&args.feature_gates, Rules::upstream(vec![NODE_IP]))?;
-    let pods = input::pods(&args.files)?;
+    let settings = args.config.settings()?;
+    settings.warn();
+    let rules = settings.kubelet.rules(&settings.gates, Rules::upstream(vec![NODE_IP]));
+    let pods = input::pods(&args.files, &settings.gates)?;
     let scenario = args.script.as_deref().map(scenario).transpose()?.unwrap_or_default();
     let played = play(pods, &rules, &scenario, args.until).map_err(|error| match &args.script {
         Some(script) => at_line(script, &error),
@@ -48,7 +49,7 @@ fn transcript(args: &Simulate) -> Result<String> {
 }
 
 fn scenario(path: &Path) -> Result<Scenario> {
-    Scenario::parse(&input::text(path)?).map_err(|error| at_line(path, &error))
+    Scenario::parse(&files::text(path)?).map_err(|error| at_line(path, &error))
 }
 
 /// `s.yaml:3: no container "web"; possible: app`
@@ -77,7 +78,7 @@ fn render(played: &[Played], output: Output) -> String {
 }
 
 fn compare(expected: &Path, transcript: &str) -> Result<()> {
-    let wanted = input::text(expected)?;
+    let wanted = files::text(expected)?;
     if wanted == transcript {
         return Ok(());
     }

@@ -4,7 +4,7 @@
 //! refused (so ports are bound before the data directory is touched), and the
 //! kubeconfig appears only when the API answers.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use ambient::{Clock, Ids, Rng};
@@ -12,13 +12,16 @@ use anyhow::{Context, Result};
 use apiserver::{ApiServer, Identity};
 use client::Client;
 use engine::Engine;
-use kubelet::{Kubelet, Periods};
+use kubelet::Kubelet;
+use lifecycle::Rules;
+use objects::gates::Gates;
 use reconciler::Reconciler;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::cli::{KUBERNETES_VERSION, Up};
+use crate::config::Settings;
 use crate::instance::{Instance, make_private_dir};
 use crate::pki::{Authority, Subject};
 use crate::{kubeconfig, node, preflight, status};
@@ -27,28 +30,35 @@ const MASTERS: &str = "system:masters";
 /// The usual size of an Ethernet frame; what pods' interfaces get.
 const MTU: u32 = 1500;
 
-pub(crate) fn run(args: Up) -> Result<()> {
+/// Unless a flag or the configuration says otherwise.
+const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
+/// 0: the kernel chooses (decision 0006).
+const KUBELET_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
+pub(crate) fn run(args: Up, settings: Settings) -> Result<()> {
     preflight::check()?;
-    tokio::runtime::Runtime::new()?.block_on(up(args))
+    tokio::runtime::Runtime::new()?.block_on(up(args, settings))
 }
 
-async fn up(args: Up) -> Result<()> {
+async fn up(args: Up, settings: Settings) -> Result<()> {
     let clock = Clock::system();
     let mut rng = Rng::from_os();
     let ids = Ids::new(rng.split());
     let node_name = node::name(args.node_name.as_deref())?;
     let mut stopping = stop_signals()?;
-    let api_listener = bind(args.bind, "--bind").await?;
-    let kubelet_listener = bind(args.kubelet_bind, "--kubelet-bind").await?;
+    let api_listener = bind(args.bind.unwrap_or(BIND), "--bind").await?;
+    let kubelet_listener = bind(args.kubelet_bind.unwrap_or(KUBELET_BIND), "--kubelet-bind").await?;
     let instance = Instance::open(args.place.places(), args.pod_cidr.as_deref(), &mut rng)?;
     let authority = Authority::open(&instance.places.pki(), clock.now().wall)?;
 
-    let api = open_api(&instance, &authority, &api_listener, &clock, &ids).await?;
+    let gates = settings.gates.clone();
+    let api = open_api(&instance, &authority, &api_listener, gates, &clock, &ids).await?;
     let server = serve_api(&api, &authority, api_listener, &node_name, stopping.clone())?;
     let kubeconfig = write_kubeconfig(&args, &instance, &authority, server.address)?;
 
     let engine = open_engine(&instance, &clock, &ids).await?;
-    let kubelet = node_agent(&instance, &authority, &node_name, kubelet_listener, &api, &engine, &clock, &mut rng)?;
+    let kubelet =
+        node_agent(&instance, &authority, &settings, &node_name, kubelet_listener, &api, &engine, &clock, &mut rng)?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
     let components = [
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),
@@ -99,6 +109,7 @@ async fn open_api(
     instance: &Instance,
     authority: &Authority,
     listener: &TcpListener,
+    gates: Gates,
     clock: &Clock,
     ids: &Ids,
 ) -> Result<ApiServer> {
@@ -108,6 +119,7 @@ async fn open_api(
     let config = apiserver::Config {
         advertise: listener.local_addr()?.to_string(),
         kubelet_tls: Some(authority.client_config(&kubelet_client)?),
+        gates,
     };
     let api = ApiServer::new(Arc::new(store), config, clock.clone(), ids.clone());
     api.bootstrap().await?;
@@ -177,6 +189,7 @@ pub(crate) async fn open_engine(instance: &Instance, clock: &Clock, ids: &Ids) -
 fn node_agent(
     instance: &Instance,
     authority: &Authority,
+    settings: &Settings,
     node_name: &str,
     listener: TcpListener,
     api: &ApiServer,
@@ -196,11 +209,12 @@ fn node_agent(
         root: instance.places.kubelet(),
         log_root: instance.places.pod_logs(),
         labels: Default::default(),
-        capacity: node::capacity(&instance.places.data),
+        capacity: node::capacity(&instance.places.data, settings.kubelet.max_pods),
         machine: node::machine(),
         version: KUBERNETES_VERSION.to_owned(),
         dns: node::dns(),
-        periods: Periods::default(),
+        periods: settings.kubelet.periods(),
+        rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
     };
     let client = in_process(api, Identity::node(node_name), rng);
     Ok(Kubelet::new(config, client, engine.clone(), clock.clone())

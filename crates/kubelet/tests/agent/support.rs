@@ -87,6 +87,7 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         version: "v1.35.0+podium".into(),
         dns: cri::DnsConfig::default(),
         periods: Periods::default(),
+        rules: lifecycle::Rules::upstream(Vec::new()),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::api::core::v1::ConfigMap;
 use crate::decode::{Schema, Typed};
 use crate::doc::{at, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::meta::{self, invalid_each};
 use crate::{names, printing};
@@ -52,13 +53,13 @@ impl KindOps for ConfigMapOps {
         drop_empty_maps(doc, &["data", "binaryData"]);
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(data(doc));
         errors
     }
 
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(immutable(doc, old, &["data", "binaryData"]));
         errors.extend(data(doc));

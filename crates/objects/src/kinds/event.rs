@@ -6,6 +6,7 @@ use crate::api::core::v1::Event;
 use crate::decode::{Schema, Typed};
 use crate::doc::{at, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::meta::{self, invalid_each};
 use crate::{names, printing};
@@ -64,14 +65,14 @@ impl KindOps for EventOps {
         true
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(event(doc));
         errors
     }
 
     /// API-378: core events are lenient about changes.
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(event(doc));
         errors

@@ -6,6 +6,7 @@ use crate::api::coordination::v1::Lease;
 use crate::decode::{Schema, Typed};
 use crate::doc::{at, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::{meta, printing};
 
@@ -47,13 +48,13 @@ impl KindOps for LeaseOps {
         false
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(spec(doc));
         errors
     }
 
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(spec(doc));
         errors

@@ -6,6 +6,7 @@ use crate::api::core::v1::Namespace;
 use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, keep, object, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::names::NameFormat;
 use crate::{meta, patch, printing};
@@ -50,7 +51,7 @@ impl KindOps for NamespaceOps {
         &patch::NAMESPACE
     }
 
-    fn prepare_create(&self, doc: &mut Value) {
+    fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
         meta::prepare_create(doc, false);
         name_label(doc);
         let spec = object(doc, "spec");
@@ -62,32 +63,32 @@ impl KindOps for NamespaceOps {
     }
 
     /// API-353: only `finalize` changes the finalizers of the spec.
-    fn prepare_update(&self, doc: &mut Value, old: &Value) {
+    fn prepare_update(&self, doc: &mut Value, old: &Value, _gates: &Gates) {
         meta::prepare_update(doc, old, false);
         name_label(doc);
         keep(as_object(doc), old, "status");
         keep(object(doc, "spec"), at(old, "spec"), "finalizers");
     }
 
-    fn prepare_finalize(&self, doc: &mut Value, old: &Value) {
+    fn prepare_finalize(&self, doc: &mut Value, old: &Value, _gates: &Gates) {
         meta::prepare_update(doc, old, false);
         name_label(doc);
         keep(as_object(doc), old, "status");
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Cluster, NameFormat::Label);
         errors.extend(finalizers(doc));
         errors
     }
 
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(finalizers(doc));
         errors
     }
 
-    fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         let deleting = !at(doc, "metadata.deletionTimestamp").is_null();
         let phase = text(doc, "status.phase");

@@ -8,6 +8,7 @@ use crate::api::core::v1::Node;
 use crate::decode::{Schema, Typed};
 use crate::doc::{at, items, object, set_default, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::meta::{self, invalid_each};
 use crate::{names, patch, printing};
@@ -69,18 +70,18 @@ impl KindOps for NodeOps {
     }
 
     /// API-352: a node agent registers with a filled status.
-    fn prepare_create(&self, doc: &mut Value) {
+    fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
         meta::prepare_create(doc, false);
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Cluster, self.name_format());
         errors.extend(spec(doc));
         errors
     }
 
     /// API-370.
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(spec(doc));
         if !items(old, "spec.podCIDRs").is_empty() && at(doc, "spec.podCIDRs") != at(old, "spec.podCIDRs") {

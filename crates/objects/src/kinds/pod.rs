@@ -8,11 +8,13 @@ use crate::api::core::v1::{Pod, PodSpec};
 use crate::decode::Schema;
 use crate::doc::{self, as_object, items, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::reasons::{condition, phase};
 use crate::{meta, patch, qos};
 
 mod defaults;
+mod features;
 mod labels;
 mod status;
 mod table;
@@ -58,6 +60,8 @@ const COLUMNS: &[Column] = &[
 
 pub use table::{Cells, cells};
 
+use features::Features;
+
 struct PodOps;
 
 impl KindOps for PodOps {
@@ -83,9 +87,9 @@ impl KindOps for PodOps {
     }
 
     /// API-490 to API-492.
-    fn prepare_create(&self, doc: &mut Value) {
+    fn prepare_create(&self, doc: &mut Value, gates: &Gates) {
         meta::prepare_create(doc, true);
-        drop_disabled_fields(doc);
+        Features::of_new(gates).drop_unavailable(doc);
         labels::resolve_keys(doc);
         let mut status = json!({"phase": phase::PENDING, "qosClass": qos_class(doc)});
         if !items(doc, "spec.schedulingGates").is_empty() {
@@ -99,28 +103,34 @@ impl KindOps for PodOps {
         as_object(doc).insert("status".to_owned(), status);
     }
 
+    fn prepare_update(&self, doc: &mut Value, old: &Value, gates: &Gates) {
+        Features::of_stored(gates, old).drop_unavailable(doc);
+        doc::keep(as_object(doc), old, "status");
+        meta::prepare_update(doc, old, true);
+    }
+
     fn prepare_status_update(&self, doc: &mut Value, old: &Value) {
         meta::prepare_status_update(doc, old);
         status::keep_what_was_cleared(doc, old);
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
-        errors.extend(validate::spec(doc));
+        errors.extend(validate::spec(doc, &Features::of_new(gates)));
         errors.extend(validate::create(doc));
         errors
     }
 
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
-        errors.extend(validate::spec(doc));
+        errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
         errors.extend(update::validate(doc, old));
         errors
     }
 
-    fn validate_status_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_status_update(&self, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
-        errors.extend(status::validate(doc, old));
+        errors.extend(status::validate(doc, old, gates));
         errors
     }
 
@@ -154,17 +164,6 @@ impl KindOps for PodOps {
 fn qos_class(doc: &Value) -> &'static str {
     let spec: Option<PodSpec> = doc.get("spec").and_then(|spec| serde::Deserialize::deserialize(spec).ok());
     qos::of(&spec.unwrap_or_default()).as_str()
-}
-
-/// API §7.1: fields of features that are off vanish silently on create.
-fn drop_disabled_fields(doc: &mut Value) {
-    for list in ["spec.containers", "spec.initContainers"] {
-        for container in doc::items_mut(doc, list) {
-            if let Some(lifecycle) = container.get_mut("lifecycle").and_then(Value::as_object_mut) {
-                lifecycle.shift_remove("stopSignal");
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::api::core::v1::Secret;
 use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, object, set_default, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::meta::{self, invalid_each};
 use crate::{names, printing};
@@ -69,14 +70,14 @@ impl KindOps for SecretOps {
         drop_empty_maps(doc, &["data"]);
     }
 
-    fn validate_create(&self, doc: &Value) -> Vec<FieldError> {
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(data(doc));
         errors
     }
 
     /// API-367.
-    fn validate_update(&self, doc: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(meta::immutable("type", at(doc, "type"), at(old, "type")));
         errors.extend(immutable(doc, old, &["data"]));

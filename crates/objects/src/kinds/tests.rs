@@ -17,16 +17,16 @@ fn create(doc: Value, expected: Expect) {
     let ops = ops(doc::text(&doc, "apiVersion"), doc::text(&doc, "kind"));
     assert_eq!(ops.decode(&doc), Ok(Vec::new()));
     ops.default(&mut doc);
-    ops.prepare_create(&mut doc);
-    expected.assert_eq(&result(&doc, ops.validate_create(&doc)));
+    ops.prepare_create(&mut doc, &Gates::default());
+    expected.assert_eq(&result(&doc, ops.validate_create(&doc, &Gates::default())));
 }
 
 fn update(old: Value, new: Value, expected: Expect) {
     let mut doc = new;
     let ops = ops(doc::text(&doc, "apiVersion"), doc::text(&doc, "kind"));
     ops.default(&mut doc);
-    ops.prepare_update(&mut doc, &old);
-    expected.assert_eq(&result(&doc, ops.validate_update(&doc, &old)));
+    ops.prepare_update(&mut doc, &old, &Gates::default());
+    expected.assert_eq(&result(&doc, ops.validate_update(&doc, &old, &Gates::default())));
 }
 
 fn result(doc: &Value, errors: Vec<FieldError>) -> String {
@@ -79,9 +79,9 @@ fn api_193_only_finalize_changes_the_finalizers_of_a_namespace() {
     new["spec"] = json!({});
     new["status"] = json!({"phase": "Terminating"});
     let mut updated = new.clone();
-    namespace::KIND.ops.prepare_update(&mut updated, &old);
+    namespace::KIND.ops.prepare_update(&mut updated, &old, &Gates::default());
     assert_eq!(updated, old);
-    namespace::KIND.ops.prepare_finalize(&mut new, &old);
+    namespace::KIND.ops.prepare_finalize(&mut new, &old, &Gates::default());
     assert_eq!(new["spec"], json!({}));
     assert_eq!(new["status"], old["status"]);
 }

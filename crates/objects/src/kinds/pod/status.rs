@@ -6,8 +6,11 @@ use serde_json::Value;
 
 use crate::doc::{self, as_object, at, items, object, text};
 use crate::errors::FieldError;
+use crate::gates::Gates;
 use crate::meta::invalid_each;
 use crate::names;
+
+use super::features;
 
 /// LC-055, LC-102: clearing the class or an observed generation restores it.
 pub(super) fn keep_what_was_cleared(doc: &mut Value, old: &Value) {
@@ -31,15 +34,15 @@ fn restore(new: &mut serde_json::Map<String, Value>, old: &Value, key: &str) {
 }
 
 /// API-593.
-pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
+pub(super) fn validate(doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if at(doc, "status.qosClass") != at(old, "status.qosClass") {
         errors.push(FieldError::invalid("status.qosClass", at(doc, "status.qosClass").clone(), "field is immutable"));
     }
     errors.extend(nominated_node(doc, old));
-    errors.extend(restarts(doc, old, "containers", "containerStatuses"));
-    errors.extend(restarts(doc, old, "initContainers", "initContainerStatuses"));
-    errors.extend(restarts(doc, old, "ephemeralContainers", "ephemeralContainerStatuses"));
+    for list in ["container", "initContainer", "ephemeralContainer"] {
+        errors.extend(restarts(doc, old, list, gates));
+    }
     for (index, condition) in items(doc, "status.conditions").iter().enumerate() {
         let kind = text(condition, "type");
         invalid_each(&mut errors, &format!("status.conditions[{index}].type"), kind, names::qualified_name(kind));
@@ -97,22 +100,24 @@ fn addresses(doc: &Value, list: &str) -> Vec<FieldError> {
     errors
 }
 
-/// A terminated container may only come back where it can restart.
-fn restarts(doc: &Value, old: &Value, containers: &str, statuses: &str) -> Vec<FieldError> {
+/// LC-072: a terminated container may only come back where it can restart.
+/// `list` is `container`, `initContainer` or `ephemeralContainer`.
+fn restarts(doc: &Value, old: &Value, list: &str, gates: &Gates) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let new = items(doc, &format!("status.{statuses}"));
-    for before in items(old, &format!("status.{statuses}")) {
+    let statuses = format!("status.{list}Statuses");
+    let new = items(doc, &statuses);
+    for before in items(old, &statuses) {
         let Some(exit) = before.pointer("/state/terminated") else { continue };
         let name = text(before, "name");
         let Some(index) = new.iter().position(|after| text(after, "name") == name) else { continue };
         if new[index].pointer("/state/terminated").is_some() {
             continue;
         }
-        let spec = items(old, &format!("spec.{containers}")).iter().find(|spec| text(spec, "name") == name);
+        let spec = items(old, &format!("spec.{list}s")).iter().find(|spec| text(spec, "name") == name);
         let code = at(exit, "exitCode").as_i64().unwrap_or(0);
-        if !spec.is_some_and(|spec| may_restart(spec, old, containers, code)) {
+        if !spec.is_some_and(|spec| may_restart(spec, old, list, code, gates)) {
             errors.push(FieldError::forbidden(
-                format!("status.{statuses}[{index}].state"),
+                format!("{statuses}[{index}].state"),
                 "may not be transitioned to non-terminated state",
             ));
         }
@@ -120,29 +125,42 @@ fn restarts(doc: &Value, old: &Value, containers: &str, statuses: &str) -> Vec<F
     errors
 }
 
-/// Rules first, then the container's policy, then the pod's; ephemeral
+/// LC-136: rules first, then the container's policy, then the pod's; ephemeral
 /// containers never. A completed init container of a pod that can restart may
 /// run again after the pod's sandbox was lost.
-fn may_restart(container: &Value, pod: &Value, containers: &str, code: i64) -> bool {
-    if containers == "ephemeralContainers" {
+fn may_restart(container: &Value, pod: &Value, list: &str, code: i64, gates: &Gates) -> bool {
+    if list == "ephemeralContainer" {
         return false;
     }
-    let matched = items(container, "restartPolicyRules").iter().any(|rule| {
-        let listed = items(rule, "exitCodes.values").iter().any(|value| value.as_i64() == Some(code));
-        match text(rule, "exitCodes.operator") {
-            "In" => listed,
-            "NotIn" => !listed,
-            _ => false,
-        }
-    });
-    let policy = match text(container, "restartPolicy") {
-        "" => text(pod, "spec.restartPolicy"),
-        own => own,
+    let may_restart_all = gates.enabled("RestartAllContainersOnContainerExits");
+    if may_restart_all && features::uses_restart_all(pod) {
+        return true;
+    }
+    let own = match text(container, "restartPolicy") {
+        "Always" if list == "initContainer" => "Always",
+        own if gates.enabled("ContainerRestartRules") => own,
+        _ => "",
     };
+    let policy = if own.is_empty() { text(pod, "spec.restartPolicy") } else { own };
     match policy {
-        _ if matched => true,
+        _ if !own.is_empty() && restarts_by_rule(container, code) => true,
         "Never" => false,
-        "OnFailure" => code != 0 || containers == "initContainers",
+        "OnFailure" => code != 0 || list == "initContainer",
         _ => true,
     }
+}
+
+/// LC-133: the first rule that matches decides. LC-135: here a pod's rules that
+/// restart all are of a feature that is off, so they decide nothing.
+fn restarts_by_rule(container: &Value, code: i64) -> bool {
+    let matches = |rule: &&Value| {
+        let is_listed = items(rule, "exitCodes.values").iter().any(|value| value.as_i64() == Some(code));
+        match text(rule, "exitCodes.operator") {
+            "In" => is_listed,
+            "NotIn" => !is_listed,
+            _ => false,
+        }
+    };
+    let first = items(container, "restartPolicyRules").iter().find(matches);
+    first.is_some_and(|rule| text(rule, "action") == "Restart")
 }

@@ -103,7 +103,7 @@ fn api_490_a_new_pod_is_pending_whatever_the_client_says() {
     let mut doc = pod(json!({"containers": [{"name": "a", "image": "x"}]}));
     doc["status"] = json!({"phase": "Running", "podIP": "1.2.3.4"});
     PodOps.default(&mut doc);
-    PodOps.prepare_create(&mut doc);
+    PodOps.prepare_create(&mut doc, &Gates::default());
     assert_eq!(doc["status"], json!({"phase": "Pending", "qosClass": "BestEffort"}));
     assert_eq!(doc["metadata"]["generation"], 1);
 }
@@ -111,7 +111,7 @@ fn api_490_a_new_pod_is_pending_whatever_the_client_says() {
 #[test]
 fn api_492_a_gated_pod_says_so() {
     let mut doc = pod(json!({"containers": [{"name": "a", "image": "x"}], "schedulingGates": [{"name": "g"}]}));
-    PodOps.prepare_create(&mut doc);
+    PodOps.prepare_create(&mut doc, &Gates::default());
     assert_eq!(
         doc["status"]["conditions"],
         json!([{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated",
@@ -125,7 +125,7 @@ fn api_493_label_keys_become_requirements() {
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"labelSelector": {"matchExpressions": [{"key": "x", "operator": "Exists"}]}, "mismatchLabelKeys": ["a"]}]}}}));
     doc["metadata"]["labels"] = json!({"a": "b"});
-    PodOps.prepare_create(&mut doc);
+    PodOps.prepare_create(&mut doc, &Gates::default());
     assert_eq!(
         doc["spec"]["topologySpreadConstraints"][0]["labelSelector"],
         json!({"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]})
@@ -161,13 +161,13 @@ fn unknown_fields_and_wrong_types_are_named() {
 fn api_180_a_changed_spec_raises_the_generation_and_status_stays() {
     let mut old = pod(json!({"containers": [{"name": "a", "image": "x"}]}));
     PodOps.default(&mut old);
-    PodOps.prepare_create(&mut old);
+    PodOps.prepare_create(&mut old, &Gates::default());
     let mut new = old.clone();
     new["status"] = json!({"phase": "Failed"});
-    PodOps.prepare_update(&mut new, &old);
+    PodOps.prepare_update(&mut new, &old, &Gates::default());
     assert_eq!(new, old);
     new["spec"]["containers"][0]["image"] = json!("y");
-    PodOps.prepare_update(&mut new, &old);
+    PodOps.prepare_update(&mut new, &old, &Gates::default());
     assert_eq!(new["metadata"]["generation"], 2);
 }
 
@@ -193,7 +193,11 @@ fn lc_055_lc_102_cleared_status_fields_are_restored() {
 }
 
 fn status_errors(new: Value, old: Value) -> Vec<String> {
-    PodOps.validate_status_update(&running(new), &running(old)).iter().map(ToString::to_string).collect()
+    PodOps
+        .validate_status_update(&running(new), &running(old), &Gates::default())
+        .iter()
+        .map(ToString::to_string)
+        .collect()
 }
 
 #[test]
@@ -205,11 +209,12 @@ fn api_593_a_container_that_ended_for_good_stays_ended() {
         ["status.containerStatuses[0].state: Forbidden: may not be transitioned to non-terminated state"]
     );
     let mut old = running(ended);
+    old["spec"]["containers"][0]["restartPolicy"] = json!("Never");
     old["spec"]["containers"][0]["restartPolicyRules"] =
         json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [1]}}]);
     let mut new = old.clone();
     new["status"] = back;
-    assert_eq!(PodOps.validate_status_update(&new, &old), []);
+    assert_eq!(PodOps.validate_status_update(&new, &old, &Gates::default()), []);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::doc::{at, items, text};
 use crate::errors::FieldError;
+use crate::kinds::pod::features::Features;
 use crate::meta::{self, invalid_each};
 use crate::names;
 
@@ -60,11 +61,11 @@ impl Errors {
 }
 
 /// All problems of a document's spec.
-pub(super) fn spec(doc: &Value) -> Vec<FieldError> {
+pub(super) fn spec(doc: &Value, features: &Features) -> Vec<FieldError> {
     let mut errors = Errors(Vec::new());
     let spec = at(doc, "spec");
     let volumes = volume::all(&mut errors, spec);
-    container::all(&mut errors, spec, &volumes);
+    container::all(&mut errors, spec, &volumes, features);
     errors.one_of("spec.restartPolicy", text(spec, "restartPolicy"), &["Always", "OnFailure", "Never"]);
     dns(&mut errors, spec);
     meta_like(&mut errors, spec);

@@ -3,13 +3,14 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
+use crate::gates::Gates;
 use crate::kinds::KindOps;
 use crate::kinds::pod::{PodOps, tests::pod};
 
 fn stored(spec: Value) -> Value {
     let mut doc = pod(spec);
     PodOps.default(&mut doc);
-    PodOps.prepare_create(&mut doc);
+    PodOps.prepare_create(&mut doc, &Gates::default());
     doc
 }
 
@@ -19,8 +20,9 @@ fn change(spec: Value, edit: impl Fn(&mut Value), expected: Expect) {
     let mut new = old.clone();
     edit(&mut new);
     PodOps.default(&mut new);
-    PodOps.prepare_update(&mut new, &old);
-    let errors: Vec<String> = PodOps.validate_update(&new, &old).iter().map(ToString::to_string).collect();
+    PodOps.prepare_update(&mut new, &old, &Gates::default());
+    let errors: Vec<String> =
+        PodOps.validate_update(&new, &old, &Gates::default()).iter().map(ToString::to_string).collect();
     expected.assert_eq(&errors.join("\n"));
 }
 

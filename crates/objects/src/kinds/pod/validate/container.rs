@@ -8,6 +8,7 @@ use super::volume::Volumes;
 use super::{Errors, env, probe, resources};
 use crate::doc::{at, items, text};
 use crate::errors::FieldError;
+use crate::kinds::pod::features::{Features, RESTART_ALL};
 use crate::meta::invalid_each;
 use crate::names;
 
@@ -15,11 +16,12 @@ use crate::names;
 struct Pod<'a> {
     spec: &'a Value,
     volumes: &'a Volumes<'a>,
+    features: &'a Features,
 }
 
 /// All containers of a spec. Names are unique over all of them (API-497).
-pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>) {
-    let pod = Pod { spec, volumes };
+pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>, features: &Features) {
+    let pod = Pod { spec, volumes, features };
     let mut seen = BTreeSet::new();
     // API-496
     if items(spec, "containers").is_empty() {
@@ -38,9 +40,9 @@ pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>) {
                 host_port_conflicts(errors, container, &path, &mut host_ports);
                 probe::all(errors, container, &path, spec);
             } else {
-                init(errors, container, &path, spec);
+                init(errors, container, &path, &pod);
             }
-            restart(errors, container, &path);
+            restart(errors, container, &path, features);
         }
     }
 }
@@ -181,10 +183,11 @@ fn propagation(errors: &mut Errors, mount: &Value, path: &str, privileged: bool)
 }
 
 /// API-533, API-534.
-fn init(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
+fn init(errors: &mut Errors, container: &Value, path: &str, pod: &Pod<'_>) {
     if text(container, "restartPolicy") == "Always" {
-        probe::all(errors, container, path, spec);
-        if !items(container, "restartPolicyRules").is_empty() {
+        probe::all(errors, container, path, pod.spec);
+        // LC-143
+        if !pod.features.restart_all && !items(container, "restartPolicyRules").is_empty() {
             let detail = "restartPolicyRules are not allowed for init containers with restart policy Always";
             errors.push(FieldError::forbidden(format!("{path}.restartPolicyRules"), detail));
         }
@@ -198,8 +201,8 @@ fn init(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
     }
 }
 
-/// API-531, API-532.
-fn restart(errors: &mut Errors, container: &Value, path: &str) {
+/// API-531, API-532; LC-142.
+fn restart(errors: &mut Errors, container: &Value, path: &str, features: &Features) {
     let policy = text(container, "restartPolicy");
     if !policy.is_empty() {
         errors.one_of(&format!("{path}.restartPolicy"), policy, &["Always", "Never", "OnFailure"]);
@@ -216,9 +219,10 @@ fn restart(errors: &mut Errors, container: &Value, path: &str) {
     if rules.len() > 20 {
         errors.push(FieldError::too_long(&path, 20));
     }
+    let actions = if features.restart_all { &["Restart", RESTART_ALL][..] } else { &["Restart"] };
     for (index, rule) in rules.iter().enumerate() {
         let path = format!("{path}[{index}]");
-        errors.one_of(&format!("{path}.action"), text(rule, "action"), &["Restart"]);
+        errors.one_of(&format!("{path}.action"), text(rule, "action"), actions);
         if at(rule, "exitCodes").is_null() {
             errors.push(FieldError::required(format!("{path}.exitCodes"), "must be specified"));
             continue;

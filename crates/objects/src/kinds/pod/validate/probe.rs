@@ -1,4 +1,4 @@
-//! Probes and lifecycle hooks (API-521 to API-525).
+//! Probes, lifecycle hooks and stop signals (API-521 to API-526).
 
 use serde_json::Value;
 
@@ -18,6 +18,7 @@ pub(super) fn all(errors: &mut Errors, container: &Value, path: &str, spec: &Val
             sleep(errors, handler, &path, grace);
         }
     }
+    stop_signal(errors, container, path, spec);
     for name in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let probe = at(container, name);
         if !probe.is_null() {
@@ -108,4 +109,35 @@ fn sleep(errors: &mut Errors, handler: &Value, path: &str, grace: i64) {
         let detail = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
         errors.push(FieldError::invalid(format!("{path}.sleep"), seconds, detail));
     }
+}
+
+/// API-526; TC-074 to TC-076.
+fn stop_signal(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
+    let path = format!("{path}.lifecycle.stopSignal");
+    let signal = at(container, "lifecycle.stopSignal");
+    let Some(signal) = signal.as_str() else { return };
+    match text(spec, "os.name") {
+        "" => {
+            errors.push(FieldError::forbidden(path, "may not be set for containers with empty `spec.os.name`"));
+        }
+        "windows" => errors.one_of(&path, signal, &["SIGKILL", "SIGTERM"]),
+        _ => {
+            let known = linux_signals();
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            errors.one_of(&path, signal, &known);
+        }
+    }
+}
+
+const LINUX_SIGNALS: &str = "SIGABRT SIGALRM SIGBUS SIGCHLD SIGCLD SIGCONT SIGFPE SIGHUP SIGILL SIGINT SIGIO SIGIOT \
+    SIGKILL SIGPIPE SIGPOLL SIGPROF SIGPWR SIGQUIT SIGSEGV SIGSTKFLT SIGSTOP SIGSYS SIGTERM SIGTRAP SIGTSTP SIGTTIN \
+    SIGTTOU SIGURG SIGUSR1 SIGUSR2 SIGVTALRM SIGWINCH SIGXCPU SIGXFSZ SIGRTMIN SIGRTMAX";
+
+/// Sorted, as upstream lists them.
+fn linux_signals() -> Vec<String> {
+    let mut names: Vec<String> = LINUX_SIGNALS.split(' ').map(str::to_owned).collect();
+    names.extend((1..=15).map(|offset| format!("SIGRTMIN+{offset}")));
+    names.extend((1..=14).map(|offset| format!("SIGRTMAX-{offset}")));
+    names.sort_unstable();
+    names
 }

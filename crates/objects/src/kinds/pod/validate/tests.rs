@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
+use crate::gates::Gates;
 use crate::kinds::KindOps;
 use crate::kinds::pod::{PodOps, tests::pod};
 
@@ -10,8 +11,8 @@ use crate::kinds::pod::{PodOps, tests::pod};
 fn check(spec: Value, expected: Expect) {
     let mut doc = pod(spec);
     PodOps.default(&mut doc);
-    PodOps.prepare_create(&mut doc);
-    let errors: Vec<String> = PodOps.validate_create(&doc).iter().map(ToString::to_string).collect();
+    PodOps.prepare_create(&mut doc, &Gates::default());
+    let errors: Vec<String> = PodOps.validate_create(&doc, &Gates::default()).iter().map(ToString::to_string).collect();
     expected.assert_eq(&errors.join("\n"));
 }
 

@@ -1,0 +1,145 @@
+//! The fields of upstream's `KubeletConfiguration` that mean something here.
+//!
+//! A field of v1.35 that we do not honour is refused by its name, and so is
+//! one that does not exist: neither may be taken for granted.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use kubelet::Periods;
+use lifecycle::Rules;
+use objects::gates::Gates;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// LC-178.
+const PERIOD_MIN: Duration = Duration::from_secs(1);
+const PERIOD_MAX: Duration = Duration::from_secs(300);
+/// The back-off of G(ReduceDefaultCrashLoopBackOffDecay).
+const REDUCED_INITIAL: Duration = Duration::from_secs(1);
+const REDUCED_MAX: Duration = Duration::from_secs(60);
+
+const HONOURED: &str = "crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, \
+    nodeStatusReportFrequency, nodeStatusUpdateFrequency";
+
+/// What else a v1.35 KubeletConfiguration can say.
+const NOT_HONOURED: &str = "address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot \
+    cgroupsPerQOS clusterDNS clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles \
+    containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint contentType \
+    cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod \
+    enableContentionProfiling enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers \
+    enableProfilingHandler enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst \
+    eventRecordQPS evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionPressureTransitionPeriod \
+    evictionSoft evictionSoftGracePeriod failCgroupV1 failSwapOn fileCheckFrequency hairpinMode healthzBindAddress \
+    healthzPort httpCheckFrequency imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge \
+    imageMinimumGCAge imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit \
+    iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReserved kubeReservedCgroup \
+    kubeletCgroups localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
+    memoryManagerPolicy memorySwap memoryThrottlingFactor mergeDefaultEvictionSettings nodeStatusMaxImages \
+    oomScoreAdj podCIDR podLogsDir podPidsLimit podsPerCore port preloadedImagesVerificationAllowlist \
+    protectKernelDefaults providerID qosReserved readOnlyPort registerNode registerWithTaints registryBurst \
+    registryPullQPS reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce runtimeRequestTimeout \
+    seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion shutdownGracePeriod \
+    shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods singleProcessOOMKill staticPodPath staticPodURL \
+    staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups systemReserved \
+    systemReservedCgroup tlsCertFile tlsCipherSuites tlsMinVersion tlsPrivateKeyFile topologyManagerPolicy \
+    topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir volumeStatsAggPeriod";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct KubeletConfiguration {
+    crash_loop_back_off: CrashLoopBackOff,
+    pub(super) feature_gates: BTreeMap<String, bool>,
+    pub(crate) max_pods: Option<u32>,
+    node_lease_duration_seconds: Option<u32>,
+    #[serde(deserialize_with = "duration")]
+    node_status_report_frequency: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    node_status_update_frequency: Option<Duration>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CrashLoopBackOff {
+    #[serde(deserialize_with = "duration")]
+    max_container_restart_period: Option<Duration>,
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
+    let wrong = || serde::de::Error::custom(format!("{text:?} is not a duration; say 100s or 1m30s"));
+    parsed.map(Some).ok_or_else(wrong)
+}
+
+pub(super) fn parse(fields: Map<String, Value>) -> Result<KubeletConfiguration> {
+    if let Some(field) = fields.keys().find(|field| NOT_HONOURED.split(' ').any(|known| known == *field)) {
+        bail!("field {field:?} is not honoured by this version of Podium, remove it; honoured: {HONOURED}");
+    }
+    super::parse(fields, HONOURED)
+}
+
+impl KubeletConfiguration {
+    /// What upstream refuses, too.
+    pub(super) fn check(&self, gates: &Gates) -> Result<()> {
+        let field = "crashLoopBackOff.maxContainerRestartPeriod";
+        if let Some(period) = self.crash_loop_back_off.max_container_restart_period {
+            ensure!(
+                gates.enabled("KubeletCrashLoopBackOffMax"),
+                "{field}: may not be set when feature gate KubeletCrashLoopBackOffMax is off"
+            );
+            ensure!((PERIOD_MIN..=PERIOD_MAX).contains(&period), "{field}: must be between 1s and 300s");
+        }
+        ensure!(self.node_lease_duration_seconds != Some(0), "nodeLeaseDurationSeconds: must be greater than 0");
+        for (field, period) in [
+            ("nodeStatusUpdateFrequency", self.node_status_update_frequency),
+            ("nodeStatusReportFrequency", self.node_status_report_frequency),
+        ] {
+            ensure!(period != Some(Duration::ZERO), "{field}: must be greater than 0");
+        }
+        Ok(())
+    }
+
+    /// How the node decides about pods.
+    pub(crate) fn rules(&self, gates: &Gates, upstream: Rules) -> Rules {
+        let (backoff_initial, backoff_max) = self.back_off(gates, &upstream);
+        Rules {
+            backoff_initial,
+            backoff_max,
+            container_restart_rules: gates.enabled("ContainerRestartRules"),
+            restart_all_containers: gates.enabled("RestartAllContainersOnContainerExits"),
+            container_stop_signals: gates.enabled("ContainerStopSignals"),
+            change_status_on_agent_restart: gates.enabled("ChangeContainerStatusOnKubeletRestart"),
+            ready_to_start_condition: gates.enabled("PodReadyToStartContainersCondition"),
+            ..upstream
+        }
+    }
+
+    /// LC-178 to LC-180.
+    fn back_off(&self, gates: &Gates, upstream: &Rules) -> (Duration, Duration) {
+        let (initial, max) = if gates.enabled("ReduceDefaultCrashLoopBackOffDecay") {
+            (REDUCED_INITIAL, REDUCED_MAX)
+        } else {
+            (upstream.backoff_initial, upstream.backoff_max)
+        };
+        let max = self.crash_loop_back_off.max_container_restart_period.unwrap_or(max);
+        (initial.min(max), max)
+    }
+
+    /// TC §14.2: a lease is renewed four times in its life; who sets how often
+    /// the status is computed means to have it reported as often.
+    pub(crate) fn periods(&self) -> Periods {
+        let default = Periods::default();
+        let lease_duration =
+            self.node_lease_duration_seconds.map_or(default.lease_duration, |s| Duration::from_secs(s.into()));
+        let update = self.node_status_update_frequency;
+        Periods {
+            lease_duration,
+            lease_renew: lease_duration / 4,
+            node_status: update.unwrap_or(default.node_status),
+            node_report: self.node_status_report_frequency.or(update).unwrap_or(default.node_report),
+            ..default
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What a configuration file can say, and what it cannot.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+use kubelet::Periods;
+use lifecycle::Rules;
+
+use super::*;
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn read(text: &str, flags: &str) -> Result<Settings> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("c.yaml");
+    std::fs::write(&path, text).unwrap();
+    Settings::read(Some(&path), flags).map_err(|error| {
+        let text = format!("{error:#}");
+        anyhow::anyhow!(text.replace(&format!("{}/", directory.path().display()), ""))
+    })
+}
+
+fn refused(text: &str, expected: Expect) {
+    expected.assert_eq(&read(text, "").unwrap_err().to_string());
+}
+
+fn rules(settings: &Settings) -> Rules {
+    settings.kubelet.rules(&settings.gates, Rules::upstream(Vec::new()))
+}
+
+#[test]
+fn nothing_said_is_upstreams_default() {
+    let settings = Settings::read(None, "").unwrap();
+    assert_eq!(rules(&settings), Rules::upstream(Vec::new()));
+    assert_eq!(settings.kubelet.periods(), Periods::default());
+    assert_eq!(settings.gates, Gates::default());
+}
+
+#[test]
+fn two_documents_say_what_the_node_and_podium_do() {
+    let text = format!(
+        "{HEAD}maxPods: 7\nnodeLeaseDurationSeconds: 8\nnodeStatusUpdateFrequency: 1m30s\n---\n\
+         apiVersion: podium/v1alpha1\nkind: PodiumConfiguration\nbind: 127.0.0.1:7443\npodCIDR: 10.1.0.0/24\n\
+         dataDir: /srv/p\nlog: info\nstopPods: true\n"
+    );
+    let settings = read(&text, "").unwrap();
+    assert_eq!(settings.kubelet.max_pods, Some(7));
+    let periods = settings.kubelet.periods();
+    assert_eq!((periods.lease_duration, periods.lease_renew), (Duration::from_secs(8), Duration::from_secs(2)));
+    assert_eq!((periods.node_status, periods.node_report), (Duration::from_secs(90), Duration::from_secs(90)));
+    let podium = settings.podium;
+    assert_eq!(podium.bind, Some("127.0.0.1:7443".parse().unwrap()));
+    assert_eq!(podium.pod_cidr.as_deref(), Some("10.1.0.0/24"));
+    assert_eq!(podium.data_dir, Some("/srv/p".into()));
+    assert_eq!((podium.log.as_deref(), podium.stop_pods), (Some("info"), true));
+}
+
+#[test]
+fn lc_392_flags_win_over_podium_and_podium_over_the_kubelet() {
+    let text = format!(
+        "{HEAD}featureGates: {{MemoryQoS: true, ContainerStopSignals: true, ContainerRestartRules: false}}\n---\n\
+         apiVersion: podium/v1alpha1\nkind: PodiumConfiguration\nfeatureGates: {{ContainerStopSignals: false, MemoryQoS: false}}\n"
+    );
+    let gates = read(&text, "MemoryQoS=true").unwrap().gates;
+    assert_eq!(gates.changed().collect::<Vec<_>>(), ["ContainerRestartRules", "MemoryQoS"]);
+}
+
+#[test]
+fn lc_392_gates_reach_the_rules() {
+    let all = "NodeDeclaredFeatures=true,RestartAllContainersOnContainerExits=true,ContainerStopSignals=true,\
+        ChangeContainerStatusOnKubeletRestart=true,PodReadyToStartContainersCondition=false";
+    let settings = Settings::read(None, all).unwrap();
+    let wanted = Rules {
+        restart_all_containers: true,
+        container_stop_signals: true,
+        change_status_on_agent_restart: true,
+        ready_to_start_condition: false,
+        ..Rules::upstream(Vec::new())
+    };
+    assert_eq!(rules(&settings), wanted);
+    assert!(!rules(&Settings::read(None, "ContainerRestartRules=false").unwrap()).container_restart_rules);
+}
+
+#[test]
+fn lc_178_lc_179_lc_180_the_back_off_comes_from_field_and_gate() {
+    let seconds = |text: &str, flags: &str| {
+        let rules = rules(&read(&format!("{HEAD}{text}"), flags).unwrap());
+        (rules.backoff_initial.as_secs(), rules.backoff_max.as_secs())
+    };
+    let reduced = "ReduceDefaultCrashLoopBackOffDecay=true";
+    assert_eq!(seconds("", ""), (10, 300));
+    assert_eq!(seconds("", reduced), (1, 60));
+    assert_eq!(seconds("crashLoopBackOff: {maxContainerRestartPeriod: 100s}", ""), (10, 100));
+    assert_eq!(seconds("crashLoopBackOff: {maxContainerRestartPeriod: 2s}", ""), (2, 2));
+    assert_eq!(seconds("crashLoopBackOff: {maxContainerRestartPeriod: 5m}", reduced), (1, 300));
+}
+
+#[test]
+fn what_cannot_be_honoured_is_refused_by_name() {
+    refused("", expect!["c.yaml: there is no document in it"]);
+    refused(
+        "kind: Pod",
+        expect![[
+            r#"c.yaml: apiVersion "", kind "Pod" is no configuration; possible: kubelet.config.k8s.io/v1beta1 KubeletConfiguration, podium/v1alpha1 PodiumConfiguration"#
+        ]],
+    );
+    refused("[1]", expect!["c.yaml: a document is not a mapping"]);
+    refused(&format!("{HEAD}---\n{HEAD}"), expect!["c.yaml: there are two documents of kind KubeletConfiguration"]);
+    refused(
+        &format!("{HEAD}evictionHard: {{memory.available: 1Gi}}"),
+        expect![[
+            r#"c.yaml: KubeletConfiguration: field "evictionHard" is not honoured by this version of Podium, remove it; honoured: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+        ]],
+    );
+    refused(
+        &format!("{HEAD}maxPod: 5"),
+        expect![[
+            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+        ]],
+    );
+    refused(
+        &format!("{HEAD}maxPods: many"),
+        expect![[r#"c.yaml: KubeletConfiguration: maxPods: invalid type: string "many", expected u32"#]],
+    );
+    refused(
+        &format!("{HEAD}maxPods: -1"),
+        expect!["c.yaml: KubeletConfiguration: maxPods: invalid value: integer `-1`, expected u32"],
+    );
+    refused(
+        &format!("{HEAD}crashLoopBackOff: {{maxPeriod: 3s}}"),
+        expect![[
+            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+        ]],
+    );
+    refused(
+        &format!("{HEAD}crashLoopBackOff: {{maxContainerRestartPeriod: 3}}"),
+        expect![
+            "c.yaml: KubeletConfiguration: crashLoopBackOff.maxContainerRestartPeriod: invalid type: integer `3`, expected a string"
+        ],
+    );
+    refused(
+        &format!("{HEAD}crashLoopBackOff: {{maxContainerRestartPeriod: soon}}"),
+        expect![[
+            r#"c.yaml: KubeletConfiguration: crashLoopBackOff.maxContainerRestartPeriod: "soon" is not a duration; say 100s or 1m30s"#
+        ]],
+    );
+    refused(
+        &format!("{HEAD}crashLoopBackOff: {{maxContainerRestartPeriod: 301s}}"),
+        expect!["crashLoopBackOff.maxContainerRestartPeriod: must be between 1s and 300s"],
+    );
+    refused(&format!("{HEAD}nodeLeaseDurationSeconds: 0"), expect!["nodeLeaseDurationSeconds: must be greater than 0"]);
+    refused(
+        &format!("{HEAD}featureGates: {{MemoryQoS: perhaps}}"),
+        expect![[
+            r#"c.yaml: KubeletConfiguration: featureGates.MemoryQoS: invalid type: string "perhaps", expected a boolean"#
+        ]],
+    );
+    refused(&format!("{HEAD}featureGates: {{Nope: true}}"), expect!["feature gates: unrecognized feature gate: Nope"]);
+    let podium = "apiVersion: podium/v1alpha1\nkind: PodiumConfiguration\n";
+    refused(
+        &format!("{podium}port: 6443"),
+        expect![[
+            r#"c.yaml: PodiumConfiguration: unknown field "port"; possible: bind, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, runDir, stopPods, writeKubeconfig"#
+        ]],
+    );
+    refused(
+        &format!("{podium}bind: here"),
+        expect!["c.yaml: PodiumConfiguration: bind: invalid socket address syntax"],
+    );
+}
