@@ -32,13 +32,14 @@ impl PodRef {
 }
 
 pub(crate) async fn observe(ctx: &Ctx, pod: &PodRef, words: &mut LastWords) -> Result<Observation, CriError> {
+    let taken_at = Some(ctx.clock.now().mono);
     let containers = ctx.runtime.containers(Some(&pod.uid)).await?;
     let sandboxes = ctx.runtime.sandboxes(Some(&pod.uid)).await?;
     let mut instances = Vec::with_capacity(containers.len());
     for container in containers {
         instances.push(instance(ctx, pod, container, words).await);
     }
-    Ok(Observation { sandboxes: sandboxes.into_iter().map(sandbox_seen).collect(), instances })
+    Ok(Observation { taken_at, sandboxes: sandboxes.into_iter().map(sandbox_seen).collect(), instances })
 }
 
 fn sandbox_seen(sandbox: Sandbox) -> SandboxSeen {

@@ -11,7 +11,7 @@ use objects::reasons::waiting;
 
 use crate::action::PullPolicy;
 use crate::backoff::{Curve, Delays, Hold};
-use crate::fact::{Instance, StartStage};
+use crate::fact::{Instance, Observation, StartStage};
 use crate::limits::{PULL_DELAY_INITIAL, PULL_DELAY_MAX, PULL_ERROR_SHOWN, RETRY_AFTER};
 use crate::resources::Demand;
 use crate::spec::ContainerSpec;
@@ -24,6 +24,9 @@ use crate::view::Waiting;
 pub(crate) struct Attempts {
     /// LC-069: the start-failure cache, by container. Bounded by the spec.
     failures: BTreeMap<String, Failure>,
+    /// The highest number an instance of each container was seen with: none is
+    /// given twice, even if the runtime forgets. Bounded by the spec.
+    used: BTreeMap<String, u32>,
     /// For which attempt and image the image is known to be here.
     pulled: BTreeMap<String, (u32, String)>,
     restarts: Delays<RestartKey>,
@@ -51,11 +54,27 @@ impl Attempts {
     pub(crate) fn new() -> Self {
         Self {
             failures: BTreeMap::new(),
+            used: BTreeMap::new(),
             pulled: BTreeMap::new(),
             restarts: Delays::new(),
             pulls: Delays::new(),
             pull_errors: BTreeMap::new(),
         }
+    }
+
+    pub(crate) fn on_seen(&mut self, seen: &Observation) {
+        // What was only created is replaced, not restarted.
+        for instance in seen.instances.iter().filter(|instance| !instance.is_created()) {
+            match self.used.get_mut(&instance.name) {
+                Some(used) => *used = instance.attempt.max(*used),
+                None => drop(self.used.insert(instance.name.clone(), instance.attempt)),
+            }
+        }
+    }
+
+    /// The lowest number that no instance was seen with.
+    pub(crate) fn unused(&self, container: &str) -> u32 {
+        self.used.get(container).map_or(0, |used| used + 1)
     }
 
     /// The image of this very attempt was ensured.

@@ -199,9 +199,13 @@ fn show(instance: &Instance, prior: Option<&ContainerView>) -> Shown {
                     let message = "The container could not be located when the pod was terminated";
                     Shown::Terminated(lost(message, Some(instance.id.clone())))
                 }
-                // Once given up, an instance stays so.
+                // Once given up, an instance stays so, also while its successor cannot start.
                 Some(Shown::Terminated(end)) => Shown::Terminated(end.clone()),
-                Some(Shown::Waiting(_)) | None => Shown::Waiting(Waiting::default()),
+                Some(Shown::Waiting(_)) | None => {
+                    let given_up =
+                        same.and_then(|prior| prior.last.clone()).filter(|end| end.id == Some(instance.id.clone()));
+                    given_up.map_or_else(|| Shown::Waiting(Waiting::default()), Shown::Terminated)
+                }
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::view::{ContainerView, Phase, Shown, View};
 pub(crate) fn view(state: &PodState, now: Now) -> View {
     let Some(seen) = &state.seen else { return state.shown.clone() };
     let mut view = match &state.stage {
-        Stage::Terminated(cleanup) if cleanup.is_sealed => state.shown.clone(),
+        Stage::Terminated(cleanup) if cleanup.is_sealed => sealed(state),
         Stage::Terminated(_) if state.is_turned_away() => turned_away(state, now),
         Stage::Syncing | Stage::Terminating(_) | Stage::Terminated(_) => fresh(state, seen, now),
     };
@@ -86,6 +86,18 @@ impl PodState {
         let at = Circumstances { is_terminal: false, is_initialized: is_initialized(self, seen) };
         phase::of(&self.spec, &all, at, &self.rules)
     }
+}
+
+/// What was recorded last. LC-044: if others wrote another terminal phase,
+/// before ours or over it, theirs counts, with their reasons (LC-045).
+fn sealed(state: &PodState) -> View {
+    let (mut view, published) = (state.shown.clone(), &state.spec.published);
+    if published.phase.is_terminal() && published.phase != view.phase {
+        view.phase = published.phase;
+        view.reason.clone_from(&published.reason);
+        view.message.clone_from(&published.message);
+    }
+    view
 }
 
 /// LC-101: the phase and why; containers were never looked at.

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use ambient::Timestamp;
+use ambient::{Mono, Timestamp};
 
 use crate::action::Action;
 use crate::node::{Eviction, Rejection};
@@ -44,6 +44,9 @@ pub enum Fact {
 /// A snapshot of the runtime, newest first in both lists.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Observation {
+    /// When the look began. One that is older than another that was absorbed
+    /// already says nothing.
+    pub taken_at: Option<Mono>,
     pub sandboxes: Vec<SandboxSeen>,
     pub instances: Vec<Instance>,
 }

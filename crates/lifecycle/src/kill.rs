@@ -206,6 +206,18 @@ impl PodState {
         }
     }
 
+    /// Nobody knows whether the signal was sent: it is tried again in its turn.
+    pub(crate) fn on_kill_failed(&mut self, id: &str, action: &Action, now: Now) {
+        self.work.hold_after_failure(action, now.mono);
+        let is_still_killed = self.work.is_killing(id);
+        let Some(kill) = self.kills.get_mut(id) else { return };
+        match &mut kill.signal {
+            // TC-047: a kill that could not be shortened goes on as it was.
+            Some(signal) if is_still_killed => signal.deadline = signal.sent_at + Duration::MAX,
+            signal => *signal = None,
+        }
+    }
+
     pub(crate) fn on_kill_ended(&mut self, id: &str, action: &Action, now: Now) {
         if let Some(kill) = self.kills.get_mut(id) {
             kill.has_ended = true;

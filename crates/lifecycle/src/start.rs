@@ -134,11 +134,12 @@ impl PodState {
         ended.is_none_or(|end| should_restart(&self.spec, container, end.code, &self.rules))
     }
 
-    /// LC-075: one more than the newest known instance, else what was shown.
+    /// LC-075: one more than the newest known instance, else what was shown;
+    /// never a number that was used before.
     pub(crate) fn next_attempt(&self, name: &str) -> u32 {
         let shown = self.shown.container(name);
         let shown_count = shown.map_or(0, |view| view.restart_count);
-        match self.seen.as_ref().and_then(|seen| seen.newest_of(name)) {
+        let next = match self.seen.as_ref().and_then(|seen| seen.newest_of(name)) {
             // It never ran; it is replaced, not restarted.
             Some(newest) if newest.is_created() => newest.attempt,
             Some(newest) => shown_count.max(newest.attempt + 1),
@@ -147,7 +148,8 @@ impl PodState {
                 let ended = shown.is_some_and(|view| view.id.is_some() && (view.last.is_some() || !view.is_waiting()));
                 shown_count + u32::from(ended)
             }
-        }
+        };
+        next.max(self.attempts.unused(name))
     }
 }
 

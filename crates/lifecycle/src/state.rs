@@ -175,6 +175,10 @@ impl PodState {
         let because = Because::of(&fact, self.seen.as_ref());
         self.pass_time(now);
         match fact {
+            // LC-006: what comes too late says nothing.
+            Fact::PodChanged(spec) if !spec.is_static && spec.generation < self.spec.generation => {}
+            Fact::Observed(seen) if self.seen.as_ref().is_some_and(|known| seen.taken_at < known.taken_at) => {}
+            Fact::Ended(action, _) if !self.work.is_in_flight(&action) => {}
             // LC-014: it came back; what there is must end first.
             Fact::PodChanged(spec) if self.is_gone => self.successor = Some(*spec),
             Fact::PodChanged(spec) => self.spec = *spec,
@@ -315,6 +319,8 @@ impl PodState {
     }
 
     fn on_observed(&mut self, seen: Observation, now: Now) {
+        self.attempts.on_seen(&seen);
+        self.work.forget_unless(|id| seen.instance(id).is_some());
         self.exited_at.retain(|id, _| seen.instance(id).is_some());
         self.kills.retain(|id, _| seen.instance(id).is_some());
         self.announced.retain(|id| seen.instance(id).is_some());
@@ -382,6 +388,7 @@ impl PodState {
             (Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. }, outcome) => {
                 self.on_update_ended(action, outcome, now);
             }
+            (Action::KillContainer { id, .. }, Outcome::Failed(_)) => self.on_kill_failed(id, action, now),
             (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
             (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
             // It did not help: wait like after a failure.

@@ -30,6 +30,12 @@ impl Work {
         self.in_flight.remove(action);
     }
 
+    /// Probes and hooks of instances that are gone may never end.
+    pub(crate) fn forget_unless(&mut self, is_there: impl Fn(&str) -> bool) {
+        let is_stray = |action: &Action| matches!(action, Action::RunProbe { id, .. } | Action::RunHook { id, .. } if !is_there(id));
+        self.in_flight.retain(|action, _| !is_stray(action));
+    }
+
     pub(crate) fn hold_after_failure(&mut self, action: &Action, at: Mono) {
         hold(&mut self.failed, family(action), at);
     }

@@ -2,13 +2,14 @@
 //! what happened (`fact`), what was done and why (`do`), what the world saw
 //! (`status`) and was told (`event`).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Now};
 use lifecycle::{
-    Action, Allocation, Cause, Fact, HookKind, Note, Observation, Outcome, PodSpec, PodState, ProbeKind, ProbeResult,
-    Rules, SpecError,
+    Action, Allocation, Cause, Fact, HookKind, InstanceState, Note, Observation, Outcome, Planned, PodSpec, PodState,
+    ProbeKind, ProbeResult, Rules, SpecError,
 };
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
@@ -48,7 +49,14 @@ pub struct Script {
     pub keeps_facts: bool,
     /// The last observation the agent got.
     looked: Option<Observation>,
+    /// What the agent began and heard no end of.
+    in_flight: BTreeSet<Action>,
+    /// The agent dies after so many more moves, in the middle of what it does.
+    pub dies_in: Option<u32>,
 }
+
+/// Why a pod as a whole is stopped (LC-009).
+const ENDS: [&str; 8] = ["LC-009", "LC-190", "LC-191", "LC-197", "LC-206", "LC-282", "TC-065", "TC-146"];
 
 /// One thing a checker may look at.
 #[derive(Clone, Debug)]
@@ -57,12 +65,16 @@ pub enum Logged {
     Did(Now, Action),
     /// The pod must not start anything from here on.
     Doomed,
+    /// The agent stops the pod by its own decision; a new one decides anew.
+    Ending,
     /// Someone else wrote a terminal phase.
     Declared(String),
     AgentRestarted,
-    /// A kill was begun while these ran.
+    /// The stop signal was sent, or a pending KILL moved, while these ran.
     Killed {
+        at: Now,
         container: String,
+        id: String,
         grace: Duration,
         running: Vec<String>,
     },
@@ -99,6 +111,8 @@ impl Script {
             facts: Vec::new(),
             keeps_facts: false,
             looked: None,
+            in_flight: BTreeSet::new(),
+            dies_in: None,
         })
     }
 
@@ -162,7 +176,7 @@ impl Script {
         let time = objects::apimachinery::pkg::apis::meta::v1::Time(wall);
         self.pod.metadata.deletion_timestamp = Some(time);
         self.pod.metadata.deletion_grace_period_seconds = Some(grace);
-        self.pod.metadata.generation = Some(2);
+        self.pod.metadata.generation = self.pod.metadata.generation.map(|generation| generation + 1);
         self.log.push(Logged::Doomed);
         self.change()
     }
@@ -293,11 +307,37 @@ impl Script {
     }
 
     fn renew_agent(&mut self) -> &mut Self {
-        self.world.is_forgetful |= !self.is_api_up;
+        self.world.attempts = self.known_attempts();
         self.log.push(Logged::AgentRestarted);
         self.facts.clear();
+        self.in_flight.clear();
         self.state = PodState::new(PodSpec::parse(&self.pod).expect("a valid pod"), self.rules.clone(), self.now);
         self.begin()
+    }
+
+    /// What API and runtime tell a new agent of attempts that were made; other
+    /// numbers may come again (LC-139).
+    fn known_attempts(&self) -> BTreeMap<String, u32> {
+        let status = self.pod.status.as_ref();
+        let shown = status.iter().flat_map(|s| s.init_container_statuses.iter().chain(&s.container_statuses)).flatten();
+        let mut known = BTreeMap::new();
+        for container in shown {
+            let is_ended = container.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
+            let is_waiting = container.state.as_ref().is_none_or(|state| state.waiting.is_some());
+            // One that was lost is counted and has no id (LC-065).
+            let was_seen = container.container_id.is_some() && (is_ended || !is_waiting);
+            let count = u32::try_from(container.restart_count).expect("not negative");
+            if let Some(last) = count.checked_sub(u32::from(!was_seen)) {
+                known.insert(container.name.clone(), last);
+            }
+        }
+        for instance in self.world.seen.instances.iter().filter(|i| i.state != InstanceState::Created) {
+            let last = known.entry(instance.name.clone()).or_insert(instance.attempt);
+            *last = instance.attempt.max(*last);
+        }
+        // An instance that was given up is counted although no other was started (LC-067).
+        let made = |(name, last): (String, u32)| self.world.attempts.get(&name).map(|made| (name, last.min(*made)));
+        known.into_iter().filter_map(made).collect()
     }
 
     pub fn change(&mut self) -> &mut Self {
@@ -305,10 +345,14 @@ impl Script {
         self.settle()
     }
 
-    /// The agent hears something once more.
-    pub fn hears_again(&mut self, fact: Fact) -> &mut Self {
+    /// The agent hears something once more, or too late.
+    pub fn hears(&mut self, fact: Fact) -> &mut Self {
         self.absorb(fact);
         self.settle()
+    }
+
+    pub fn is_in_flight(&self, action: &Action) -> bool {
+        self.in_flight.contains(action)
     }
 
     /// Observes, if there is anything new to see.
@@ -320,8 +364,13 @@ impl Script {
 
     pub fn observe(&mut self) -> &mut Self {
         self.looked = Some(self.world.seen.clone());
-        self.absorb(Fact::Observed(self.world.seen.clone()));
+        self.absorb(Fact::Observed(self.sight()));
         self
+    }
+
+    /// What a look at the runtime finds now.
+    pub fn sight(&self) -> Observation {
+        Observation { taken_at: Some(self.now.mono), ..self.world.seen.clone() }
     }
 
     /// Does what is planned until nothing is, publishing on the way.
@@ -333,14 +382,15 @@ impl Script {
                 return self;
             }
             for planned in plan.actions {
-                self.write(What::Did(planned.clone()));
-                self.log.push(Logged::Did(self.now, planned.action.clone()));
-                if let Action::KillContainer { container, grace, .. } = &planned.action {
-                    let (container, running) = (container.clone(), self.world.all_running());
-                    self.log.push(Logged::Killed { container, grace: *grace, running });
+                if self.is_dying() {
+                    return self.agent_restarted();
                 }
-                self.absorb(Fact::Begun(planned.action.clone()));
-                if let Some(outcome) = self.world.perform(&planned.action, self.now) {
+                self.write(What::Did(planned.clone()));
+                let outcome = self.act(&planned);
+                if self.is_dying() {
+                    return self.agent_restarted();
+                }
+                if let Some(outcome) = outcome {
                     self.end(planned.action, outcome);
                 }
             }
@@ -348,6 +398,33 @@ impl Script {
             self.end_all(ended);
         }
         panic!("the plan never settles:\n{}", self.story());
+    }
+
+    fn act(&mut self, planned: &Planned) -> Option<Outcome> {
+        let (action, running) = (&planned.action, self.world.all_running());
+        if ENDS.contains(&planned.cause.rule) {
+            self.log.push(Logged::Ending);
+        }
+        self.log.push(Logged::Did(self.now, action.clone()));
+        self.absorb(Fact::Begun(action.clone()));
+        self.in_flight.insert(action.clone());
+        let outcome = self.world.perform(action, self.now);
+        if let (Action::KillContainer { container, id, grace }, None | Some(Outcome::Done)) = (action, &outcome) {
+            let (container, id) = (container.clone(), id.clone());
+            self.log.push(Logged::Killed { at: self.now, container, id, grace: *grace, running });
+        }
+        outcome
+    }
+
+    /// One move closer to death, if the agent is to die.
+    fn is_dying(&mut self) -> bool {
+        match self.dies_in {
+            Some(0) => self.dies_in = None,
+            Some(moves) => self.dies_in = Some(moves - 1),
+            None => return false,
+        }
+        // The orphans of a gone object are nobody's state (TC-096).
+        self.dies_in.is_none() && self.is_object_there
     }
 
     /// Compares the story so far, and starts a new page.
@@ -396,12 +473,14 @@ impl Script {
         }
     }
 
-    fn end_all(&mut self, ended: Vec<(Action, Outcome)>) {
+    /// The agent hears of actions that ended.
+    pub fn end_all(&mut self, ended: Vec<(Action, Outcome)>) -> &mut Self {
         self.tell_exits();
         self.look();
         for (action, outcome) in ended {
             self.end(action, outcome);
         }
+        self
     }
 
     fn end(&mut self, action: Action, outcome: Outcome) {
@@ -420,6 +499,9 @@ impl Script {
     }
 
     fn absorb(&mut self, fact: Fact) {
+        if let Fact::Ended(action, _) = &fact {
+            self.in_flight.remove(action);
+        }
         if self.keeps_facts || matches!(fact, Fact::Ended(..)) {
             self.facts.push((self.now, fact.clone()));
         }

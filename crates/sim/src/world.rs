@@ -1,7 +1,7 @@
 //! A scripted runtime in virtual time: it does what actions ask, and its
 //! processes behave as told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ambient::{Now, Timestamp};
@@ -85,10 +85,23 @@ pub struct World {
     due: Vec<(Now, Due)>,
     kills: BTreeMap<String, (Now, Vec<Action>)>,
     born: u32,
-    /// The last attempt of each container: log files are named after it.
-    attempts: BTreeMap<String, u32>,
-    /// Counts were lost with an unreachable API; they may repeat (LC-139).
-    pub is_forgetful: bool,
+    /// The last attempt of each container that the agent can know of: log files
+    /// are named after it, so that no number may come twice.
+    pub attempts: BTreeMap<String, u32>,
+    /// What becomes of hooks whose instance ends.
+    pub stray_hooks: StrayHooks,
+    /// Instances that ended, whatever state is shown.
+    buried: BTreeSet<String>,
+}
+
+/// A hook in a container dies with it (LC-239), but who waits for it may hear
+/// so late or never: its connection hangs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StrayHooks {
+    EndAtOnce,
+    #[default]
+    EndInTime,
+    NeverEnd,
 }
 
 #[derive(Debug, Clone)]
@@ -195,6 +208,13 @@ impl World {
         ids.iter().flat_map(|id| self.exit_id(id, code, now)).collect()
     }
 
+    /// The runtime loses all instances of a container.
+    pub fn forget(&mut self, container: &str) -> Vec<(Action, Outcome)> {
+        let (lost, kept): (Vec<_>, Vec<_>) = self.seen.instances.drain(..).partition(|i| i.name == container);
+        self.seen.instances = kept;
+        lost.iter().flat_map(|instance| self.strand_hooks(&instance.id)).collect()
+    }
+
     /// The agent that waited for them died, and its timers with it; processes
     /// that got their signal go on dying.
     pub fn forget_actions(&mut self) {
@@ -293,9 +313,12 @@ impl World {
         {
             return Outcome::NotStarted { stage: *stage, message };
         }
-        assert_eq!(self.running(container), 0, "{container} would run twice");
+        // LC-195: what may still run is killed first.
+        let may_run = |i: &&Instance| i.state == InstanceState::Unknown && !self.buried.contains(&i.id);
+        let unknown = self.seen.instances.iter().filter(|i| i.name == container).find(may_run);
+        assert!(self.running(container) == 0 && unknown.is_none(), "{container} would run twice");
         let before = self.attempts.insert(container.to_owned(), attempt);
-        assert!(self.is_forgetful || before < Some(attempt), "{container} starts twice as attempt {attempt}");
+        assert!(before < Some(attempt), "{container} starts as attempt {attempt} after {before:?}");
         let image = self.images.get(container).cloned().unwrap_or_default();
         self.born += 1;
         let instance = Instance {
@@ -326,6 +349,7 @@ impl World {
         }
         let is_running = self.seen.instances.iter().any(|i| i.id == id && is_running(i));
         if !is_running || self.is_kill_idle {
+            self.buried.insert(id.to_owned());
             return Some(Outcome::Done);
         }
         let is_first = !self.kills.contains_key(id);
@@ -345,13 +369,33 @@ impl World {
     }
 
     fn exit_id(&mut self, id: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {
+        let mut ended = Vec::new();
+        self.buried.insert(id.to_owned());
         if let Some(instance) = self.seen.instances.iter_mut().find(|i| i.id == id)
             && let InstanceState::Running { started_at } = instance.state
         {
             instance.state = exited(started_at, now.wall, code);
+            ended = self.strand_hooks(id);
         }
         let waiting = self.kills.remove(id).map(|(_, actions)| actions).unwrap_or_default();
-        waiting.into_iter().map(|action| (action, Outcome::Done)).collect()
+        ended.extend(waiting.into_iter().map(|action| (action, Outcome::Done)));
+        ended
+    }
+
+    fn strand_hooks(&mut self, gone: &str) -> Vec<(Action, Outcome)> {
+        if self.stray_hooks == StrayHooks::EndInTime {
+            return Vec::new();
+        }
+        let is_stray = |due: &Due| matches!(due, Due::Ends(Action::RunHook { id, .. }, _) if id == gone);
+        let (stray, others): (Vec<_>, Vec<_>) = self.due.drain(..).partition(|(_, due)| is_stray(due));
+        self.due = others;
+        let end = |(_, due)| match due {
+            Due::Ends(action, _) if self.stray_hooks == StrayHooks::EndAtOnce => {
+                Some((action, Outcome::Failed("the container is gone".into())))
+            }
+            Due::Ends(..) | Due::Exit { .. } => None,
+        };
+        stray.into_iter().filter_map(end).collect()
     }
 }
 

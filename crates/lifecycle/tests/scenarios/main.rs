@@ -3,6 +3,7 @@
 use sim::{nodes, pods, script, world};
 
 mod admitting;
+mod disturbing;
 mod ending;
 mod evicting;
 mod hooking;

@@ -231,13 +231,14 @@ fn tc_090_what_ended_for_good_stays_down_when_its_remains_are_gone() {
 #[test]
 fn lc_204_an_instance_that_never_started_is_replaced_and_not_counted() {
     let mut pod = Script::pod("app app");
+    pod.is_api_up = false;
     pod.begin().skip();
     // As if the last agent had died between create and start.
     pod.world.seen.instances[0].state = InstanceState::Created;
-    pod.world.is_forgetful = true;
+    pod.is_api_up = true;
     pod.agent_restarted().transcript(expect![[r#"
         t=0     fact   the agent restarts
-        t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) phase=Pending {app}=waiting:-,rc0
+        t=0     status ContainersReady=False(ContainersNotReady) Initialized=True PodReadyToStartContainers=True PodScheduled=True Ready=False(ContainersNotReady) phase=Pending podIP=10.0.0.2 {app}=waiting:-,rc0
         t=0     do     RemoveContainer app-1  [LC-204: container app was never started]
         t=0     status {app}=waiting:ContainerCreating,rc0
         t=0     do     PullImage app app:1  [LC-195: container app has no instance]
