@@ -19,6 +19,8 @@ pub struct Podium {
     /// Holds `data/`, `images/` and `podium.log`; short, because sockets live below.
     work: PathBuf,
     port: u16,
+    /// More flags for `podium up`.
+    flags: Vec<String>,
     agent: Option<Child>,
     reaper: Reaper,
     /// Interfaces seen on the bridge; they must be gone in the end.
@@ -47,8 +49,15 @@ impl Podium {
     /// A fresh instance with the busybox images, its node ready.
     #[track_caller]
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same, with more flags for `podium up`.
+    #[track_caller]
+    pub fn start_with(flags: &[&str]) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "containers need root: run the end-to-end tests as root");
         let mut podium = Self::prepare();
+        podium.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         podium.import_images();
         podium.start_agent();
         podium
@@ -61,7 +70,7 @@ impl Podium {
         let binary = binary();
         let work = tempfile::Builder::new().prefix("pd-").tempdir().expect("there is a temporary directory").keep();
         let reaper = Reaper::watch_over(&work, &binary);
-        Self { work, port: free_port(), agent: None, reaper, interfaces: Vec::new() }
+        Self { work, port: free_port(), flags: Vec::new(), agent: None, reaper, interfaces: Vec::new() }
     }
 
     pub fn data(&self) -> PathBuf {
@@ -114,6 +123,7 @@ impl Podium {
         let child = Command::new(binary())
             .args(["up", "--log", "debug,hyper=info,h2=info,rustls=info", "--bind", &self.address(), "--data-dir"])
             .arg(self.data())
+            .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be opened twice"))
             .stderr(log)
