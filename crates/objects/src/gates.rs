@@ -108,7 +108,10 @@ pub enum GateError {
 impl fmt::Display for GateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown(name) => write!(f, "unrecognized feature gate: {name}"),
+            Self::Unknown(name) => match similar(name) {
+                Some(known) => write!(f, "unrecognized feature gate: {name}; did you mean {known}?"),
+                None => write!(f, "unrecognized feature gate: {name}"),
+            },
             Self::Malformed(setting) => write!(f, "invalid value of {setting}, use Name=true or Name=false"),
             Self::Locked(name) => write!(f, "cannot set feature gate {name} to false, feature is locked to true"),
             Self::Needs { gate, other } => write!(f, "feature gate {gate} needs {other}=true as well"),
@@ -169,6 +172,17 @@ fn position(name: &str) -> Option<usize> {
     ALL.iter().position(|gate| gate.name == name)
 }
 
+/// A gate whose name was cut short, made longer or written in another case.
+fn similar(name: &str) -> Option<&'static str> {
+    const LETTERS_MIN: usize = 6;
+    let name = name.to_ascii_lowercase();
+    let is_similar = |known: &str| {
+        let known = known.to_ascii_lowercase();
+        name.len() >= LETTERS_MIN && (known.starts_with(&name) || name.starts_with(&known))
+    };
+    ALL.iter().map(|gate| gate.name).find(|known| is_similar(known))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,6 +210,10 @@ mod tests {
     fn settings_that_can_not_be_honoured_are_refused() {
         let error = |text| Gates::parse(text).unwrap_err().to_string();
         assert_eq!(error("Nope=true"), "unrecognized feature gate: Nope");
+        assert_eq!(
+            error("containerstopsignal=true"),
+            "unrecognized feature gate: containerstopsignal; did you mean ContainerStopSignals?"
+        );
         assert_eq!(error("MemoryQoS"), "invalid value of MemoryQoS, use Name=true or Name=false");
         assert_eq!(error("MemoryQoS=yes"), "invalid value of MemoryQoS=yes, use Name=true or Name=false");
         assert_eq!(

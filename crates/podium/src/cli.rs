@@ -29,6 +29,24 @@ struct Cli {
 /// The Kubernetes release whose behaviour and wire format this build follows.
 pub(crate) const KUBERNETES_VERSION: &str = apiserver::VERSION;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
+const SIMULATE_EXAMPLES: &str = "\
+Examples:
+  podium simulate -f pod.yaml                       what happens if nothing goes wrong
+  podium simulate -f pod.yaml -s crash.yaml         … and if crash.yaml happens:
+
+      - at 5s: exit app 1                           one thing an entry, in words
+      - at 20s: oom app
+      - probe fails app liveness                    from the beginning
+      - hook takes 20s app preStop
+      - process app ignores TERM                    TERM is the stop signal, whatever its name
+      - at 1m: delete grace=10
+
+  podium simulate -f pod.yaml -s crash.yaml -o json | jq 'select(.name == \"SendSignal\")'
+  podium simulate -f pod.yaml -s crash.yaml > expected.txt
+  podium simulate -f pod.yaml -s crash.yaml --expect expected.txt     in CI: 1 and a diff if it changed
+  podium simulate -f pod.yaml --feature-gates ContainerStopSignals=true
+
+Exit codes: 0 done, 1 refused or different, 2 wrong usage.";
 /// What is logged when nobody says.
 const LOG: &str = "warn";
 
@@ -56,7 +74,8 @@ enum Verb {
     ///
     /// Needs no cluster, no root and no time: the very code that decides on a
     /// node decides here. What the script does not say goes well. See
-    /// docs/simulate.md for the script.
+    /// docs/simulate.md for all that a script can say.
+    #[command(after_long_help = SIMULATE_EXAMPLES)]
     Simulate(Simulate),
     /// Print the version
     Version {
@@ -173,6 +192,7 @@ pub(crate) struct Simulate {
     pub(crate) script: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
+    /// For people, or one JSON object a line for tools
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
     /// Print nothing if the transcript is the one in FILE; else the difference, and fail

@@ -417,3 +417,23 @@ fn lc_178_node_configurations_and_gates_are_checked() {
         "#]],
     );
 }
+
+#[test]
+fn tc_073_a_field_whose_feature_is_off_is_dropped_with_a_warning() {
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {os: {name: linux}, \
+               containers: [{name: app, image: 'app:1', lifecycle: {stopSignal: SIGUSR1}}]}}";
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("s.yaml"), "- at 5s: delete").expect("a file");
+    let signals = |gates: &str| {
+        let args = ["-f", "-", "-s", "s.yaml", "-o", "json", "--feature-gates", gates];
+        let output = podium(directory.path(), &args, pod);
+        let sent = String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("SendSignal")).collect();
+        (sent, String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (sent, warning): (String, String) = signals("");
+    expect![[r#"{"t":5,"type":"action","name":"SendSignal","container":"app","detail":{"id":"podium://app-1","signal":"SIGTERM"},"cause":"LC-288: SIGTERM stops container app"}"#]].assert_eq(&sent);
+    assert!(warning.contains("spec.containers[0].lifecycle is dropped"), "{warning}");
+    let (sent, warning): (String, String) = signals("ContainerStopSignals=true");
+    expect![[r#"{"t":5,"type":"action","name":"SendSignal","container":"app","detail":{"id":"podium://app-1","signal":"SIGUSR1"},"cause":"LC-288: SIGUSR1 stops container app"}"#]].assert_eq(&sent);
+    assert_eq!(warning, "");
+}

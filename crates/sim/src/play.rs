@@ -148,6 +148,12 @@ fn set_defaults(story: &mut Script, steps: &[&Step]) {
         }
     }
     for container in init_containers.iter().flatten().chain(&containers) {
+        // TC-072, TC-077: images of a simulation have none of their own.
+        if story.rules.container_stop_signals {
+            let told = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.clone());
+            let signal = told.unwrap_or_else(|| "SIGTERM".to_owned());
+            story.world.stop_signals.insert(container.name.clone(), signal);
+        }
         for kind in [HookKind::PostStart, HookKind::PreStop] {
             if let Some(sleep) = hook(container, kind).and_then(|hook| hook.sleep.as_ref()) {
                 let takes = Duration::from_secs(u64::try_from(sleep.seconds).unwrap_or(0));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::pods;
 use crate::transcript::{Happening, Line, What};
-use crate::world::{Exited, Manner, World};
+use crate::world::{Exited, Manner, Sent, World};
 
 pub use crate::transcript::describe;
 
@@ -34,7 +34,8 @@ pub struct Script {
     /// Nothing is written before the first look at the runtime.
     start: Now,
     now: Now,
-    /// Exits that the story did not ask for are facts of their own.
+    /// Exits that the story did not ask for are facts of their own, and signals
+    /// are actions.
     pub tells_exits: bool,
     /// The last status that was written.
     shown: Option<Arc<PodStatus>>,
@@ -409,6 +410,7 @@ impl Script {
         self.absorb(Fact::Begun(action.clone()));
         self.in_flight.insert(action.clone());
         let outcome = self.world.perform(action, self.now);
+        self.tell_signals();
         if let (Action::KillContainer { container, id, grace }, None | Some(Outcome::Done)) = (action, &outcome) {
             let (container, id) = (container.clone(), id.clone());
             self.log.push(Logged::Killed { at: self.now, container, id, grace: *grace, running });
@@ -463,7 +465,16 @@ impl Script {
         self.state.render(self.now)
     }
 
+    fn tell_signals(&mut self) {
+        for Sent { container, id, signal, cause } in std::mem::take(&mut self.world.sent) {
+            if self.tells_exits {
+                self.write(What::Sent { container, id, signal, cause });
+            }
+        }
+    }
+
     fn tell_exits(&mut self) {
+        self.tell_signals();
         for Exited { container, code, is_forced } in std::mem::take(&mut self.world.exited) {
             if self.tells_exits {
                 let end = if is_forced { "is killed" } else { "exits" };

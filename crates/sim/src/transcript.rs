@@ -30,6 +30,8 @@ pub enum What {
     Happened(Happening),
     /// The agent began an action, and why.
     Did(Planned),
+    /// The runtime sent a signal on the way, and why.
+    Sent { container: String, id: String, signal: String, cause: Cause },
     /// An action did not go well, or a probe was answered.
     Ended(Action, Outcome),
     /// The API shows a new status; why, as far as the rules said.
@@ -60,6 +62,9 @@ impl Line {
             What::Did(Planned { action, cause }) => {
                 ("do", format!("{}  [{}: {}]", describe(action), cause.rule, cause.because))
             }
+            What::Sent { id, signal, cause, .. } => {
+                ("do", format!("{}  [{}: {}]", signal_words(id, signal), cause.rule, cause.because))
+            }
             What::Ended(action, outcome) => ("fact", ending(action, outcome)),
             What::Published { before, after, .. } => ("status", changes(before.as_deref(), after)?),
             What::Told { severity, reason, message, .. } => ("event", format!("{severity:?} {reason}: {message}")),
@@ -67,6 +72,10 @@ impl Line {
         };
         Some(format!("t={:<5} {kind:<6} {text}", self.at.as_secs_f64()))
     }
+}
+
+pub(crate) fn signal_words(id: &str, signal: &str) -> String {
+    format!("SendSignal {} {signal}", short(id))
 }
 
 fn ending(action: &Action, outcome: &Outcome) -> String {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, HookKind, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeKind, ProbeResult,
-    SandboxSeen, StartStage, spec_hash,
+    Action, Cause, HookKind, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeKind,
+    ProbeResult, SandboxSeen, StartStage, spec_hash,
 };
 
 /// The size of every image.
@@ -45,6 +45,19 @@ pub struct Exited {
     pub is_forced: bool,
 }
 
+/// A signal the runtime sent while it carried out a kill.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sent {
+    pub container: String,
+    pub id: String,
+    pub signal: String,
+    pub cause: Cause,
+}
+
+/// What stops a process if nobody says otherwise (LC-288).
+const TERM: &str = "SIGTERM";
+const KILL: &str = "SIGKILL";
+
 #[derive(Debug, Clone, Default)]
 pub struct World {
     pub seen: Observation,
@@ -67,13 +80,17 @@ pub struct World {
     pub answers: BTreeMap<(String, ProbeKind), ProbeResult>,
     /// How long hooks take (`None`: for ever) and how they fail.
     pub hooks: BTreeMap<(String, HookKind), (Option<Duration>, Option<String>)>,
-    /// Container → what its image says about the stop signal.
+    /// Container → the stop signal the runtime knows for it.
     pub stop_signals: BTreeMap<String, String>,
     pub bad_update: Option<String>,
     /// What `MeasureMemory` finds.
     pub memory: MemoryUse,
     /// Exits nobody asked for, for the teller to take.
     pub exited: Vec<Exited>,
+    /// Signals, for the teller to take.
+    pub sent: Vec<Sent>,
+    /// Instances that got their stop signal: it is sent once (LC-288).
+    signalled: BTreeSet<String>,
     pub bad_sandbox: Option<String>,
     pub bad_kill: Option<String>,
     /// Kills end well and do nothing.
@@ -169,6 +186,10 @@ impl World {
         let overdue: Vec<String> =
             self.kills.iter().filter(|(_, (at, _))| at.mono <= now.mono).map(|(id, _)| id.clone()).collect();
         for id in overdue {
+            if let Some(container) = self.name_of(&id) {
+                let cause = Cause { rule: "LC-287", because: "the grace period is over".into() };
+                self.sent.push(Sent { container, id: id.clone(), signal: KILL.into(), cause });
+            }
             ended.extend(self.exit_id(&id, 137, now));
             self.exited.extend(self.name_of(&id).map(|container| Exited { container, code: 137, is_forced: true }));
         }
@@ -358,7 +379,11 @@ impl World {
         kill.1.push(action.clone());
         if is_first {
             let polite = Manner::Exits { after: Duration::ZERO, code: 0 };
-            match self.manners.get(container).copied().unwrap_or(polite) {
+            let manner = match self.send_stop_signal(container, id).as_str() {
+                KILL => Manner::Exits { after: Duration::ZERO, code: 137 },
+                _ => self.manners.get(container).copied().unwrap_or(polite),
+            };
+            match manner {
                 Manner::Exits { after, code } => {
                     self.due.push((now.after(after), Due::Exit { id: id.to_owned(), code }))
                 }
@@ -366,6 +391,18 @@ impl World {
             }
         }
         None
+    }
+
+    /// LC-288.
+    fn send_stop_signal(&mut self, container: &str, id: &str) -> String {
+        let told = self.stop_signals.get(container);
+        let signal = told.cloned().unwrap_or_else(|| TERM.to_owned());
+        if self.signalled.insert(id.to_owned()) {
+            let because = format!("{signal} stops container {container}");
+            let cause = Cause { rule: "LC-288", because };
+            self.sent.push(Sent { container: container.to_owned(), id: id.to_owned(), signal: signal.clone(), cause });
+        }
+        signal
     }
 
     fn exit_id(&mut self, id: &str, code: i32, now: Now) -> Vec<(Action, Outcome)> {

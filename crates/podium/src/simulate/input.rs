@@ -64,7 +64,9 @@ fn admit(mut document: Value, number: usize, gates: &Gates) -> Result<Pod> {
     }
     KIND.ops.default(&mut document);
     name(&mut document, number);
+    let asked = document["spec"].clone();
     KIND.ops.prepare_create(&mut document, gates);
+    warn_of_lost(&asked, &document["spec"], "spec");
     let metadata = &mut document["metadata"];
     metadata["uid"] = json!(format!("00000000-0000-4000-8000-{number:012}"));
     metadata["creationTimestamp"] = json!(ambient::Clock::manual().now().wall.to_string());
@@ -93,5 +95,23 @@ fn name(document: &mut Value, number: usize) {
     }
     if let (true, Some(stem)) = (metadata["name"].is_null(), metadata["generateName"].as_str()) {
         metadata["name"] = json!(format!("{stem}{number:05}"));
+    }
+}
+
+/// The API server drops fields of features that are off without a word
+/// (LC-392); here somebody wants to know why nothing happens.
+fn warn_of_lost(asked: &Value, kept: &Value, path: &str) {
+    match (asked, kept) {
+        (Value::Object(fields), _) if !kept.is_null() => {
+            fields.iter().for_each(|(key, value)| warn_of_lost(value, &kept[key.as_str()], &format!("{path}.{key}")));
+        }
+        (Value::Array(items), _) if !kept.is_null() => {
+            let each = items.iter().enumerate();
+            each.for_each(|(index, item)| warn_of_lost(item, &kept[index], &format!("{path}[{index}]")));
+        }
+        (_, Value::Null) if !asked.is_null() => {
+            tracing::warn!("{path} is dropped: its feature is off, see --feature-gates");
+        }
+        _ => {}
     }
 }

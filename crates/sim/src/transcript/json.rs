@@ -17,6 +17,11 @@ pub fn object(line: &Line, pod: Option<&str>) -> Option<Value> {
             let (name, container, detail) = action_parts(action);
             ("action", name.to_owned(), container, detail, Some(format!("{}: {}", cause.rule, cause.because)))
         }
+        What::Sent { container, id, signal, cause } => {
+            let detail = json!({ "id": id, "signal": signal });
+            let cause = Some(format!("{}: {}", cause.rule, cause.because));
+            ("action", "SendSignal".to_owned(), Some(container.clone()), detail, cause)
+        }
         What::Ended(action, Outcome::Probed(result)) => {
             let (_, container, mut detail) = action_parts(action);
             let (word, message) = super::answer(result);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lifecycle::{Action, Outcome, Planned, ProbeKind, ProbeResult};
 use objects::api::core::v1::{ContainerState, ContainerStatus, PodStatus};
 
-use super::{Line, What, answer, describe, ending};
+use super::{Line, What, answer, describe, ending, signal_words};
 
 /// Causes start at the same column unless that is further right than this.
 const CAUSE_COLUMN_MAX: usize = 44;
@@ -82,6 +82,9 @@ fn words(line: &Line) -> Option<(&'static str, String, String)> {
         What::Happened(happening) => ("fact", happening.words.clone(), String::new()),
         What::Did(Planned { action, cause }) => {
             ("action", describe(action), format!("{}: {}", cause.rule, cause.because))
+        }
+        What::Sent { id, signal, cause, .. } => {
+            ("action", signal_words(id, signal), format!("{}: {}", cause.rule, cause.because))
         }
         What::Ended(Action::RunProbe { container, probe, .. }, Outcome::Probed(result)) => {
             let (word, message) = answer(result);
