@@ -1,13 +1,15 @@
-//! The pod network of one instance: a bridge, a veth pair per sandbox, and
-//! addresses that are never handed out twice.
+//! The pod network of one instance: a bridge, a veth pair per sandbox,
+//! addresses that are never handed out twice, and one firewall table for the
+//! way out and for host ports.
 //!
-//! Never: forwards or masquerades traffic, publishes host ports. Pods reach
-//! each other and the node; the way out is another module's work.
 //! Read next: `network/addresses.rs` (who has which address),
-//! `network/links.rs` (the kernel's side of it).
+//! `network/links.rs` (the kernel's side of it), `network/ports.rs` (what the
+//! firewall does).
 
 mod addresses;
 mod links;
+mod nft;
+mod ports;
 
 use std::fs::File;
 use std::io;
@@ -22,6 +24,8 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use addresses::Addresses;
 use links::Links;
+use nft::{Firewall, Net};
+pub use ports::Published;
 
 #[derive(Debug, Clone)]
 pub struct NetworkConfig {
@@ -63,6 +67,10 @@ pub enum NetworkError {
     Namespace { path: PathBuf, source: io::Error },
     #[error("{what}: {source}")]
     Netlink { what: String, source: rtnetlink::Error },
+    #[error("firewall table {table}: {source}")]
+    Firewall { table: String, source: io::Error },
+    #[error("kernel setting {path}: {source}", path = path.display())]
+    Setting { path: PathBuf, source: io::Error },
     #[error("network state {path}: {source}", path = path.display())]
     State { path: PathBuf, source: io::Error },
     /// Guessing could give one address to two pods.
@@ -75,8 +83,17 @@ pub struct Network {
     range: Range,
     addresses: Arc<Mutex<Addresses>>,
     links: Links,
-    /// Index of the bridge once it is known to be there.
-    bridge: AsyncMutex<Option<u32>>,
+    firewall: Arc<Firewall>,
+    node: AsyncMutex<NodeSide>,
+}
+
+/// What is known to be there on the node's side.
+#[derive(Default)]
+struct NodeSide {
+    /// Index of the bridge; there is a firewall table then, too.
+    bridge: Option<u32>,
+    /// What the firewall leads to pods.
+    published: Vec<Published>,
 }
 
 impl Network {
@@ -87,8 +104,15 @@ impl Network {
         let range = Range::parse(config.pod_cidr)?;
         check_bridge_name(&config.bridge)?;
         let addresses = Addresses::open(&config.state_dir, range)?;
-        let links = Links::open()?;
-        Ok(Network { config, range, addresses: Arc::new(Mutex::new(addresses)), links, bridge: AsyncMutex::new(None) })
+        let table = config.bridge.clone();
+        Ok(Network {
+            range,
+            addresses: Arc::new(Mutex::new(addresses)),
+            links: Links::open()?,
+            firewall: Arc::new(Firewall::open().map_err(|source| NetworkError::Firewall { table, source })?),
+            node: AsyncMutex::default(),
+            config,
+        })
     }
 
     pub fn gateway(&self) -> Ipv4Addr {
@@ -120,6 +144,47 @@ impl Network {
         self.with_addresses(move |addresses| addresses.free(&sandbox)).await
     }
 
+    /// The node's ports that lead to pods are these from now on. Asked for
+    /// under a lock, so that an older answer never replaces a newer one.
+    pub async fn publish(&self, ports: impl FnOnce() -> Vec<Published>) -> Result<(), NetworkError> {
+        let mut node = self.node.lock().await;
+        let wanted = ports();
+        match node.bridge {
+            Some(_) if node.published == wanted => Ok(()),
+            Some(_) => {
+                self.write_firewall(&wanted).await?;
+                node.published = wanted;
+                Ok(())
+            }
+            // Without pods there is no bridge yet, and nothing to lead anywhere.
+            None if wanted.is_empty() && self.links.find_bridge(&self.config.bridge).await?.is_none() => {
+                node.published = wanted;
+                self.with_firewall(Firewall::remove).await
+            }
+            None => {
+                node.published = wanted;
+                self.ensure_bridge_of(&mut node).await.map(|_| ())
+            }
+        }
+    }
+
+    async fn write_firewall(&self, published: &[Published]) -> Result<(), NetworkError> {
+        let pods = Net { address: Ipv4Addr::from(self.range.network), prefix_length: self.range.prefix_length };
+        let chains = ports::chains(&self.config.bridge, pods, published);
+        self.with_firewall(move |firewall, table| firewall.replace(table, &chains)).await
+    }
+
+    /// Off the async threads: the kernel may take its time.
+    async fn with_firewall(
+        &self,
+        act: impl FnOnce(&Firewall, &str) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), NetworkError> {
+        let (firewall, table) = (self.firewall.clone(), self.config.bridge.clone());
+        let acting = tokio::task::spawn_blocking(move || act(&firewall, &table));
+        let done = acting.await.map_err(io::Error::other).flatten();
+        done.map_err(|source| NetworkError::Firewall { table: self.config.bridge.clone(), source })
+    }
+
     /// Frees what belongs to none of the `known` sandboxes. For the start of
     /// the engine, before the first `attach`.
     pub async fn reconcile(&self, known: &[SandboxId]) -> Result<(), NetworkError> {
@@ -131,12 +196,13 @@ impl Network {
 
     /// Removes every trace of the instance: interfaces, bridge, addresses.
     pub async fn destroy(&self) -> Result<(), NetworkError> {
-        let mut bridge = self.bridge.lock().await;
-        *bridge = None;
+        let mut node = self.node.lock().await;
+        *node = NodeSide::default();
         self.remove_ports(|_| true).await?;
         if self.links.find_bridge(&self.config.bridge).await?.is_some() {
             self.links.remove(&self.config.bridge).await?;
         }
+        self.with_firewall(Firewall::remove).await?;
         self.with_addresses(Addresses::clear).await
     }
 
@@ -180,7 +246,7 @@ impl Network {
         match self.links.add_pair(&pair, bridge).await {
             // Someone took the bridge away since we last looked.
             Err(err) if links::is_missing(&err) => {
-                *self.bridge.lock().await = None;
+                self.node.lock().await.bridge = None;
                 let bridge = self.ensure_bridge().await?;
                 self.links.add_pair(&pair, bridge).await?;
             }
@@ -203,14 +269,23 @@ impl Network {
     }
 
     async fn ensure_bridge(&self) -> Result<u32, NetworkError> {
-        let mut bridge = self.bridge.lock().await;
-        if let Some(index) = *bridge {
+        let mut node = self.node.lock().await;
+        self.ensure_bridge_of(&mut node).await
+    }
+
+    async fn ensure_bridge_of(&self, node: &mut NodeSide) -> Result<u32, NetworkError> {
+        if let Some(index) = node.bridge {
             return Ok(index);
         }
         let gateway = self.range.gateway();
         let index = self.links.ensure_bridge(&self.config.bridge, mac_of(gateway), self.config.mtu).await?;
         self.links.set_only_address(index, gateway, self.range.prefix_length).await?;
-        *bridge = Some(index);
+        let name = &self.config.bridge;
+        // Pods reach the world by way of this machine, host ports also by its loopback.
+        enable("ip_forward")?;
+        enable(&format!("conf/{name}/route_localnet"))?;
+        self.write_firewall(&node.published).await?;
+        node.bridge = Some(index);
         Ok(index)
     }
 
@@ -225,6 +300,17 @@ impl Network {
         let letters = hash.iter().take(13).map(|byte| char::from(BASE32[usize::from(byte & 31)]));
         HOST_INTERFACE_PREFIX.chars().chain(letters).collect()
     }
+}
+
+/// Switches a setting of IPv4 on, in the calling thread's namespace.
+fn enable(setting: &str) -> Result<(), NetworkError> {
+    let path = Path::new("/proc/sys/net/ipv4").join(setting);
+    let failed = |source| NetworkError::Setting { path: path.clone(), source };
+    // Where it is on already it may be read-only.
+    if std::fs::read_to_string(&path).map_err(failed)?.trim() == "1" {
+        return Ok(());
+    }
+    std::fs::write(&path, "1").map_err(failed)
 }
 
 /// Pods' addresses: all of the network but its own, the bridge's and the

@@ -39,7 +39,8 @@ impl Inner {
             self.unmake_sandbox(&id, None).await;
         }
         let known: Vec<SandboxId> = self.connected_sandboxes();
-        self.network.reconcile(&known).await.map_err(EngineError::Network)
+        self.network.reconcile(&known).await.map_err(EngineError::Network)?;
+        self.publish_ports().await.map_err(EngineError::Network)
     }
 
     fn connected_sandboxes(&self) -> Vec<SandboxId> {
@@ -149,11 +150,11 @@ impl Inner {
                 entry.end(exit.ok().flatten().map_or_else(|| entry.stage.clone().lost(), Stage::ended));
             }
         }
-        if let Err(error) = self.network.detach(id).await {
-            tracing::warn!(%error, sandbox = %id, "network of a lost sandbox stays until the next start");
-        }
         if let Err(CriError::Failed(error)) = self.close_sandbox(id).await {
             tracing::error!(error, sandbox = %id, "the end of a lost sandbox could not be recorded");
+        }
+        if let Err(error) = self.disconnect(id).await {
+            tracing::warn!(%error, sandbox = %id, "network of a lost sandbox stays until the next start");
         }
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking};
+use crate::network::NetworkError;
 use crate::records::{self, SandboxRecord};
 use crate::shim_client::{self, Shim, Told};
 use crate::table::SandboxEntry;
@@ -20,13 +21,20 @@ use crate::{etc, launch};
 impl Inner {
     pub(crate) async fn run_sandbox(self: &Arc<Self>, config: SandboxConfig) -> Result<SandboxId, CriError> {
         launch::pid_namespace(config.pid)?;
+        refuse_ipv6_ports(&config)?;
         let cgroup = self.pod_cgroup(&config)?;
         let id = SandboxId(self.ids.hex64());
         let pod_uid = config.meta.uid.clone();
         match self.make_sandbox(&id, config, cgroup.clone()).await {
             Ok((record, shim)) => {
+                let has_ports = !record.config.host_ports.is_empty();
                 let entry = SandboxEntry { record, shim: Some(shim), gate: Arc::new(Mutex::new(())) };
                 self.table().sandboxes.insert(id.clone(), entry);
+                if has_ports && let Err(error) = self.publish_ports().await {
+                    self.table().sandboxes.remove(&id);
+                    self.unmake_sandbox(&id, Some(cgroup)).await;
+                    return Err(network_refusal(&id, &error));
+                }
                 self.announce(&pod_uid);
                 Ok(id)
             }
@@ -115,9 +123,20 @@ impl Inner {
     async fn connect(&self, id: &SandboxId, shim_pid: i32) -> Result<Vec<IpAddr>, CriError> {
         let netns = PathBuf::from(format!("/proc/{shim_pid}/ns/net"));
         let attachment = self.network.attach(id, &netns).await;
-        let attachment = attachment
-            .map_err(|error| CriError::Failed(format!("failed to setup network for sandbox {:?}: {error}", id.0)))?;
+        let attachment = attachment.map_err(|error| network_refusal(id, &error))?;
         Ok(vec![IpAddr::V4(attachment.address)])
+    }
+
+    /// Of a sandbox that is no longer ready.
+    pub(crate) async fn disconnect(&self, id: &SandboxId) -> Result<(), NetworkError> {
+        // No port may lead to an address that can be somebody else's.
+        self.publish_ports().await?;
+        self.network.detach(id).await
+    }
+
+    /// Leads the node's ports to the pods that are up.
+    pub(crate) async fn publish_ports(&self) -> Result<(), NetworkError> {
+        self.network.publish(|| self.table().published()).await
     }
 
     /// Whatever of it was made goes; used for sandboxes nobody knows of.
@@ -171,11 +190,9 @@ impl Inner {
                 self.lose(id).await;
             }
         }
-        self.network
-            .detach(id)
-            .await
-            .map_err(|error| CriError::Failed(format!("failed to tear down network: {error}")))?;
-        self.close_sandbox(id).await
+        self.close_sandbox(id).await?;
+        let disconnected = self.disconnect(id).await;
+        disconnected.map_err(|error| CriError::Failed(format!("failed to tear down network: {error}")))
     }
 
     /// Marks the sandbox as down, in the table and on disk.
@@ -220,6 +237,21 @@ impl Inner {
         self.announce(&config.meta.uid);
         Ok(())
     }
+}
+
+/// Pods have no IPv6 address that such a port could lead to.
+fn refuse_ipv6_ports(config: &SandboxConfig) -> Result<(), CriError> {
+    match config.host_ports.iter().find(|port| port.host_ip.is_some_and(|ip| ip.is_ipv6())) {
+        Some(port) => {
+            let port = port.host_port;
+            Err(CriError::Invalid(format!("hostPort {port}: hostIP must be an IPv4 address")))
+        }
+        None => Ok(()),
+    }
+}
+
+fn network_refusal(id: &SandboxId, error: &NetworkError) -> CriError {
+    CriError::Failed(format!("failed to setup network for sandbox {:?}: {error}", id.0))
 }
 
 /// Removes a directory; that it is gone already is fine.

@@ -3,13 +3,15 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use ambient::Timestamp;
-use cri::{Container, ContainerId, ContainerState, Sandbox, SandboxId};
+use cri::{Container, ContainerId, ContainerState, Sandbox, SandboxId, SandboxState};
 use shim::wire::Exit;
 use tokio::sync::{Mutex, watch};
 
+use crate::network::Published;
 use crate::records::{ContainerRecord, SandboxRecord};
 use crate::shim_client::{Shim, start_failure};
 
@@ -188,6 +190,22 @@ impl Table {
         let mut shown: Vec<Container> = self.containers.values().filter(of_pod).map(ContainerEntry::shown).collect();
         shown.sort_by_key(|container| Reverse((container.created_at, container.attempt)));
         shown
+    }
+
+    /// The node's ports that lead to pods that are up.
+    pub(crate) fn published(&self) -> Vec<Published> {
+        let ready = self.sandboxes.values().filter(|entry| entry.record.state == SandboxState::Ready);
+        let of_sandbox = |entry: &SandboxEntry| {
+            let addresses = entry.record.ips.iter().filter_map(|ip| match ip {
+                IpAddr::V4(address) => Some(*address),
+                IpAddr::V6(_) => None,
+            });
+            let ports = entry.record.config.host_ports.iter();
+            addresses
+                .flat_map(|address| ports.clone().map(move |port| Published { port: port.clone(), address }))
+                .collect::<Vec<_>>()
+        };
+        ready.flat_map(of_sandbox).collect()
     }
 
     pub(crate) fn of_sandbox(&self, sandbox: &SandboxId) -> Vec<ContainerId> {

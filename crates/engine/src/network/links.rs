@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkInfo, LinkMessage};
 use rtnetlink::sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
-use rtnetlink::{Handle, LinkBridge, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+use rtnetlink::{Handle, LinkBridge, LinkBridgePort, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use rustix::io::Errno;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::sync::oneshot;
@@ -150,7 +150,11 @@ impl Links {
             .controller(bridge)
             .up()
             .build();
-        self.handle.link().add(message).execute().await
+        self.handle.link().add(message).execute().await?;
+        // Where bridges are filtered (`bridge-nf-call-iptables`), a pod that
+        // asks itself by a port of the node is sent back where it came from.
+        let hairpin = LinkBridgePort::new(0).name(pair.host_name.to_owned()).hairpin(true);
+        self.handle.link().set_port(hairpin.build()).execute().await
     }
 
     /// The sandbox's side: loopback, address, way out.

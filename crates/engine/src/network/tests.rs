@@ -297,3 +297,160 @@ fn many_pods_at_once_get_addresses_of_their_own() {
         assert_eq!(addresses, expected);
     });
 }
+
+/// A machine beside the node, joined by a cable. It knows the node and nothing
+/// of its pods.
+struct Outside {
+    machine: Pod,
+}
+
+const NODE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const OUTSIDE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+
+impl Outside {
+    async fn new() -> Outside {
+        let machine = Pod::new();
+        let links = Links::open().unwrap();
+        let pair = links::Pair {
+            host_name: "cable",
+            namespace: machine.namespace.as_raw_fd(),
+            mac: [2, 0, 0, 0, 0, 2],
+            mtu: 1400,
+        };
+        // Its own end is plugged into a bridge, which is as good as a card.
+        let card = links.ensure_bridge("card", [2, 0, 0, 0, 0, 1], 1400).await.unwrap();
+        links.set_only_address(card, NODE, 24).await.unwrap();
+        links.add_pair(&pair, card).await.unwrap();
+        let inside = Links::open_inside(&machine.path(), &machine.namespace).await.unwrap();
+        inside.configure(links::Endpoint { address: OUTSIDE, prefix_length: 24, gateway: NODE }).await.unwrap();
+        ip(&["link", "set", "lo", "up"]);
+        // What it does not know it cannot answer.
+        machine.run(|| ip(&["route", "del", "default"]));
+        Outside { machine }
+    }
+}
+
+/// In the calling thread's namespace.
+fn ip(arguments: &[&str]) {
+    let status = std::process::Command::new("ip").args(arguments).status();
+    assert!(status.is_ok_and(|status| status.success()), "ip {arguments:?}");
+}
+
+/// Serves one connection at `listener`, telling the client who it is seen as.
+fn serve_one(listener: TcpListener) {
+    std::thread::spawn(move || {
+        let (mut stream, peer) = listener.accept().unwrap();
+        write!(stream, "hello {}", peer.ip()).unwrap();
+    });
+}
+
+fn hear(address: Ipv4Addr, port: u16) -> io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&(address, port).into(), Duration::from_secs(2))?;
+    let mut heard = String::new();
+    stream.read_to_string(&mut heard)?;
+    Ok(heard)
+}
+
+#[test]
+fn pods_reach_the_world_as_the_node() {
+    root_or_return!();
+    on_a_node(async || {
+        let (node, pod, outside) = (Node::new(), Pod::new(), Outside::new().await);
+        let network = node.open("br0", 1, 24);
+        network.attach(&sandbox("one"), &pod.path()).await.unwrap();
+        serve_one(outside.machine.listen(OUTSIDE));
+        assert_eq!(pod.run(|| hear(OUTSIDE, 80)).unwrap(), format!("hello {NODE}"));
+    });
+}
+
+fn web(host_port: u16, address: Ipv4Addr) -> Published {
+    let port = cri::HostPort { protocol: cri::Protocol::Tcp, container_port: 80, host_port, host_ip: None };
+    Published { port, address }
+}
+
+#[test]
+fn a_host_port_leads_to_its_pod_from_everywhere() {
+    root_or_return!();
+    on_a_node(async || {
+        let (node, pod, other, outside) = (Node::new(), Pod::new(), Pod::new(), Outside::new().await);
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        network.attach(&sandbox("two"), &other.path()).await.unwrap();
+        network.publish(|| vec![web(8080, address)]).await.unwrap();
+        let gateway = network.gateway();
+        let ask = |from: &str, heard: &dyn Fn() -> io::Result<String>| {
+            serve_one(pod.listen(address));
+            heard().unwrap_or_else(|error| panic!("from {from}: {error}"))
+        };
+        assert_eq!(ask("outside", &|| outside.machine.run(|| hear(NODE, 8080))), format!("hello {OUTSIDE}"));
+        assert_eq!(ask("the node", &|| hear(NODE, 8080)), format!("hello {NODE}"));
+        assert_eq!(ask("its loopback", &|| hear(Ipv4Addr::LOCALHOST, 8080)), format!("hello {gateway}"));
+        assert_eq!(ask("a neighbour", &|| other.run(|| hear(NODE, 8080))), format!("hello {gateway}"));
+        assert_eq!(ask("the pod itself", &|| pod.run(|| hear(NODE, 8080))), format!("hello {gateway}"));
+    });
+}
+
+#[test]
+fn a_host_port_at_one_address_is_closed_at_the_others() {
+    root_or_return!();
+    on_a_node(async || {
+        let (node, pod, outside) = (Node::new(), Pod::new(), Outside::new().await);
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        let mut local = web(8080, address);
+        local.port.host_ip = Some(Ipv4Addr::LOCALHOST.into());
+        network.publish(|| vec![local]).await.unwrap();
+        serve_one(pod.listen(address));
+        assert_eq!(hear(NODE, 8080).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+        assert!(outside.machine.run(|| hear(NODE, 8080)).is_err());
+        assert!(hear(Ipv4Addr::LOCALHOST, 8080).is_ok());
+        // Given back, it leads nowhere; what was published is all that is.
+        network.publish(Vec::new).await.unwrap();
+        assert_eq!(hear(Ipv4Addr::LOCALHOST, 8080).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    });
+}
+
+/// CVE-2020-8558: that the node's loopback is routed must not open it to pods.
+#[test]
+fn pods_do_not_reach_the_loopback_of_the_node() {
+    root_or_return!();
+    on_a_node(async || {
+        ip(&["link", "set", "lo", "up"]);
+        let (node, pod) = (Node::new(), Pod::new());
+        let network = node.open("br0", 1, 24);
+        network.attach(&sandbox("one"), &pod.path()).await.unwrap();
+        let secret = TcpListener::bind((Ipv4Addr::LOCALHOST, 8081)).unwrap();
+        let heard = pod.run(|| {
+            std::fs::write("/proc/sys/net/ipv4/conf/eth0/route_localnet", "1").unwrap();
+            ip(&["addr", "del", "127.0.0.1/8", "dev", "lo"]);
+            ip(&["route", "add", "127.0.0.1/32", "via", "10.123.1.1"]);
+            TcpStream::connect_timeout(&(Ipv4Addr::LOCALHOST, 8081).into(), Duration::from_millis(500)).map(drop)
+        });
+        assert!(heard.is_err(), "{heard:?}");
+        drop(secret);
+    });
+}
+
+#[test]
+fn another_instance_keeps_its_firewall() {
+    root_or_return!();
+    on_a_node(async || {
+        ip(&["link", "set", "lo", "up"]);
+        let (node, one, two) = (Node::new(), Pod::new(), Pod::new());
+        let (first, second) = (node.open("br0", 1, 24), node.open("br1", 2, 24));
+        let address = first.attach(&sandbox("one"), &one.path()).await.unwrap().address;
+        second.attach(&sandbox("two"), &two.path()).await.unwrap();
+        first.publish(|| vec![web(8080, address)]).await.unwrap();
+        second.destroy().await.unwrap();
+        serve_one(one.listen(address));
+        assert!(hear(Ipv4Addr::LOCALHOST, 8080).is_ok());
+        // An agent that starts again finds its own as it was, then makes it what it should be.
+        drop(first);
+        let again = node.open("br0", 1, 24);
+        serve_one(one.listen(address));
+        assert!(hear(Ipv4Addr::LOCALHOST, 8080).is_ok());
+        again.publish(Vec::new).await.unwrap();
+        assert!(hear(Ipv4Addr::LOCALHOST, 8080).is_err());
+        again.destroy().await.unwrap();
+    });
+}

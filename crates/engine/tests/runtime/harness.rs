@@ -18,7 +18,10 @@ const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 pub(crate) fn main(cases: &[Case]) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| args.iter().any(|arg| arg == flag);
-    let filters: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    // `--format terse` is how nextest asks for the list; `terse` is no filter.
+    let is_format = |index: usize| index > 0 && args[index - 1] == "--format";
+    let filters = args.iter().enumerate().filter(|(index, arg)| !arg.starts_with('-') && !is_format(*index));
+    let filters: Vec<&String> = filters.map(|(_, arg)| arg).collect();
     let wanted = |name: &str| {
         filters.is_empty() || filters.iter().any(|f| if has("--exact") { name == *f } else { name.contains(*f) })
     };

@@ -1,0 +1,90 @@
+//! Pure. What the firewall does for pods: their way out, and the node's ports
+//! that lead to them.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use cri::{HostPort, Protocol};
+use netlink_packet_netfilter::nftables::InetHookNumber;
+
+use super::nft::{self, Address, Chain, ChainHook, Net, Step};
+
+/// A port of the node and the pod behind it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Published {
+    pub port: HostPort,
+    pub address: Ipv4Addr,
+}
+
+/// As `nft` names them: dstnat, srcnat, raw.
+const BEFORE_ROUTING: i32 = -100;
+const AFTER_ROUTING: i32 = 100;
+const FIRST_OF_ALL: i32 = -300;
+
+const LOOPBACK: Net = Net { address: Ipv4Addr::new(127, 0, 0, 0), prefix_length: 8 };
+const MULTICAST: Net = Net { address: Ipv4Addr::new(224, 0, 0, 0), prefix_length: 4 };
+
+const HOST_PORTS: &str = "host-ports";
+
+/// The whole table of an instance.
+pub(super) fn chains(bridge: &str, pods: Net, published: &[Published]) -> Vec<Chain> {
+    let to_host_ports = || vec![all([nft::is_to_this_machine(), vec![nft::jump(HOST_PORTS)]])];
+    let nat = |at, priority| Some(ChainHook { kind: "nat", at, priority });
+    let guard = ChainHook { kind: "filter", at: InetHookNumber::PreRouting, priority: FIRST_OF_ALL };
+    vec![
+        Chain { name: HOST_PORTS, hook: None, rules: published.iter().map(host_port).collect() },
+        Chain { name: "guard", hook: Some(guard), rules: vec![guard_loopback(bridge)] },
+        Chain { name: "arriving", hook: nat(InetHookNumber::PreRouting, BEFORE_ROUTING), rules: to_host_ports() },
+        Chain { name: "own", hook: nat(InetHookNumber::LocalOut, BEFORE_ROUTING), rules: to_host_ports() },
+        Chain { name: "leaving", hook: nat(InetHookNumber::PostRouting, AFTER_ROUTING), rules: ways_out(pods) },
+    ]
+}
+
+/// The node's loopback leads to host ports, so the bridge routes it; pods must
+/// not get there (CVE-2020-8558).
+fn guard_loopback(bridge: &str) -> Vec<Step> {
+    all([nft::came_in_by(bridge), nft::is_in(Address::Destination, LOOPBACK), vec![nft::drop_it()]])
+}
+
+fn host_port(published: &Published) -> Vec<Step> {
+    let port = &published.port;
+    let only_at = match port.host_ip {
+        Some(IpAddr::V4(ip)) if !ip.is_unspecified() => {
+            nft::is_in(Address::Destination, Net { address: ip, prefix_length: 32 })
+        }
+        _ => Vec::new(),
+    };
+    let is_for_us = nft::is_to_port(number(port.protocol), port.host_port);
+    all([only_at, is_for_us, nft::redirect(published.address, port.container_port)])
+}
+
+/// Whose answers would not find back gets the node's address.
+fn ways_out(pods: Net) -> Vec<Vec<Step>> {
+    let from_pods = || nft::is_in(Address::Source, pods);
+    let to_pods = || nft::is_in(Address::Destination, pods);
+    let masquerade = || vec![nft::masquerade()];
+    vec![
+        // To the world.
+        all([
+            from_pods(),
+            nft::is_not_in(Address::Destination, pods),
+            nft::is_not_in(Address::Destination, MULTICAST),
+            masquerade(),
+        ]),
+        // By a host port of the node to itself or a neighbour: it would answer directly.
+        all([from_pods(), to_pods(), nft::was_redirected(), masquerade()]),
+        // From the node's loopback.
+        all([nft::is_in(Address::Source, LOOPBACK), to_pods(), masquerade()]),
+    ]
+}
+
+fn all(steps: impl IntoIterator<Item = Vec<Step>>) -> Vec<Step> {
+    steps.into_iter().flatten().collect()
+}
+
+fn number(protocol: Protocol) -> u8 {
+    match protocol {
+        Protocol::Tcp => 6,
+        Protocol::Udp => 17,
+        Protocol::Sctp => 132,
+    }
+}
