@@ -3,6 +3,8 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
+use crate::network::CniConfig;
+
 /// Plain values; whoever composes the process knows them.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -19,6 +21,8 @@ pub struct Config {
     /// Name of this instance's bridge, at most 15 bytes.
     pub bridge: String,
     pub mtu: u32,
+    /// Instead of our own bridge.
+    pub cni: Option<CniConfig>,
     /// The program that becomes a shim when called with `shim`.
     pub shim_exe: PathBuf,
 }

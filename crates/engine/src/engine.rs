@@ -20,7 +20,7 @@ use tokio::sync::broadcast;
 use crate::cgroups::Cgroups;
 use crate::config::{Config, EngineError, io_at};
 use crate::images::{ImageError, Images};
-use crate::network::{Network, NetworkConfig};
+use crate::pod_network::PodNetwork;
 use crate::records::Dirs;
 use crate::sys::SealedProgram;
 use crate::table::Table;
@@ -36,7 +36,7 @@ pub(crate) struct Inner {
     pub(crate) dirs: Dirs,
     pub(crate) cgroups: Cgroups,
     pub(crate) images: Images,
-    pub(crate) network: Network,
+    pub(crate) network: PodNetwork,
     pub(crate) program: SealedProgram,
     table: Mutex<Table>,
     events: broadcast::Sender<RuntimeEvent>,
@@ -58,19 +58,13 @@ impl Engine {
         }
         let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT), &config.cgroup_root).map_err(io_at(CGROUP_MOUNT))?;
         let images = Images::open(config.root.join("images")).map_err(EngineError::Images)?;
-        let network = NetworkConfig {
-            state_dir: config.root.join("network"),
-            bridge: config.bridge.clone(),
-            pod_cidr: config.pod_cidr,
-            mtu: config.mtu,
-        };
         let inner = Arc::new(Inner {
             clock,
             ids,
             dirs,
             cgroups,
             images,
-            network: Network::open(network).map_err(EngineError::Network)?,
+            network: PodNetwork::open(&config).map_err(EngineError::Network)?,
             program: SealedProgram::open(&config.shim_exe).map_err(io_at(&config.shim_exe))?,
             table: Mutex::new(Table::default()),
             events: broadcast::Sender::new(EVENTS_MAX),

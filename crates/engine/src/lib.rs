@@ -26,6 +26,7 @@ mod engine;
 mod etc;
 mod exec;
 mod launch;
+mod pod_network;
 mod records;
 mod recovery;
 mod sandbox;

@@ -7,6 +7,7 @@
 //! firewall does).
 
 mod addresses;
+mod cni;
 mod links;
 mod nft;
 mod ports;
@@ -23,6 +24,8 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Mutex as AsyncMutex;
 
 use addresses::Addresses;
+pub(crate) use cni::Cni;
+pub use cni::CniConfig;
 use links::Links;
 use nft::{Firewall, Net};
 pub use ports::Published;
@@ -67,6 +70,8 @@ pub enum NetworkError {
     Namespace { path: PathBuf, source: io::Error },
     #[error("{what}: {source}")]
     Netlink { what: String, source: rtnetlink::Error },
+    #[error("CNI network {name}: {detail}")]
+    Cni { name: String, detail: String },
     #[error("firewall table {table}: {source}")]
     Firewall { table: String, source: io::Error },
     #[error("kernel setting {path}: {source}", path = path.display())]

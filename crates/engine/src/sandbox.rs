@@ -68,7 +68,7 @@ impl Inner {
         let (limited, shim) = tokio::join!(limited, self.start_shim(id, setup));
         let (shim, shim_pid) = shim?;
         limited?.map_err(|error| CriError::Failed(format!("failed to create pod cgroup: {error}")))?;
-        let ips = if is_host_network { Vec::new() } else { self.connect(id, shim_pid).await? };
+        let ips = if is_host_network { Vec::new() } else { self.connect(id, &config, shim_pid).await? };
         let record = SandboxRecord {
             id: id.clone(),
             config,
@@ -120,11 +120,9 @@ impl Inner {
         })
     }
 
-    async fn connect(&self, id: &SandboxId, shim_pid: i32) -> Result<Vec<IpAddr>, CriError> {
+    async fn connect(&self, id: &SandboxId, config: &SandboxConfig, shim_pid: i32) -> Result<Vec<IpAddr>, CriError> {
         let netns = PathBuf::from(format!("/proc/{shim_pid}/ns/net"));
-        let attachment = self.network.attach(id, &netns).await;
-        let attachment = attachment.map_err(|error| network_refusal(id, &error))?;
-        Ok(vec![IpAddr::V4(attachment.address)])
+        self.network.attach(id, config, &netns).await.map_err(|error| network_refusal(id, &error))
     }
 
     /// Of a sandbox that is no longer ready.

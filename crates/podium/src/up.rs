@@ -180,6 +180,7 @@ pub(crate) async fn open_engine(instance: &Instance, clock: &Clock, ids: &Ids) -
         pod_cidr: (cidr.address, cidr.prefix),
         bridge: instance.identity.bridge(),
         mtu: MTU,
+        cni: None,
         shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
     };
     Ok(Engine::open(config, clock.clone(), ids.clone()).await?)

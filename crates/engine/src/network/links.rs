@@ -159,7 +159,7 @@ impl Links {
 
     /// The sandbox's side: loopback, address, way out.
     pub(super) async fn configure(&self, endpoint: Endpoint) -> Result<(), NetworkError> {
-        self.set_up("lo", LOOPBACK_INDEX).await?;
+        self.set_loopback_up().await?;
         let link = self.find(SANDBOX_INTERFACE).await?;
         let index = link.map(|link| link.header.index).unwrap_or_default();
         let adding = self.handle.address().add(index, IpAddr::V4(endpoint.address), endpoint.prefix_length).execute();
@@ -167,6 +167,10 @@ impl Links {
         self.set_up(SANDBOX_INTERFACE, index).await?;
         let route = RouteMessageBuilder::<Ipv4Addr>::new().gateway(endpoint.gateway).output_interface(index).build();
         self.handle.route().add(route).execute().await.map_err(failed(SANDBOX_INTERFACE, "add default route"))
+    }
+
+    pub(super) async fn set_loopback_up(&self) -> Result<(), NetworkError> {
+        self.set_up("lo", LOOPBACK_INDEX).await
     }
 
     async fn set_up(&self, name: &str, index: u32) -> Result<(), NetworkError> {
@@ -258,6 +262,6 @@ fn thread_died() -> io::Error {
     io::Error::other("netlink thread died")
 }
 
-const SANDBOX_INTERFACE: &str = "eth0";
+pub(super) const SANDBOX_INTERFACE: &str = "eth0";
 /// The kernel makes it first in every namespace.
 const LOOPBACK_INDEX: u32 = 1;

@@ -69,6 +69,7 @@ impl World {
             instance,
             pod_cidr: (Ipv4Addr::new(10, 99, u8::try_from(number).unwrap(), 0), 24),
             mtu: 1500,
+            cni: None,
             shim_exe: std::env::current_exe().unwrap(),
         };
         let engine = open(&config).await;
