@@ -12,8 +12,7 @@ pub(crate) fn run(name: &str, json: bool) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
     let results = match name {
         "node" => runtime.block_on(interruptible(node::measure()))?,
-        "lifecycle" if cfg!(debug_assertions) => return lifecycle::measure_in_release(json),
-        "lifecycle" => lifecycle::measure(),
+        "lifecycle" => lifecycle::measure()?,
         other => bail!("bench {other}: unknown; there are: lifecycle, node"),
     };
     let text = if json { report::lines(name, &results) } else { report::table(&results) };

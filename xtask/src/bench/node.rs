@@ -92,7 +92,8 @@ fn private_per_pod(instance: &Instance) -> Result<f64> {
 }
 
 fn lower(metric: &'static str, value: f64, unit: &'static str, peer: f64) -> Measured {
-    Measured { metric, value, unit, better: Better::Lower, peer: Some(Peer { name: upstream::NAME, value: peer }) }
+    let peer = Some(Peer { name: upstream::NAME, value: peer });
+    Measured { metric: metric.into(), value, unit: unit.into(), better: Better::Lower, peer }
 }
 
 fn higher(metric: &'static str, value: f64, unit: &'static str, peer: f64) -> Measured {

@@ -1,5 +1,7 @@
 //! Results as a table for people and as lines of JSON for machines.
 
+use std::borrow::Cow;
+
 use serde_json::json;
 
 /// Which direction is an improvement.
@@ -18,9 +20,9 @@ pub(super) struct Peer {
 
 #[derive(Debug)]
 pub(super) struct Measured {
-    pub(super) metric: &'static str,
+    pub(super) metric: Cow<'static, str>,
     pub(super) value: f64,
-    pub(super) unit: &'static str,
+    pub(super) unit: Cow<'static, str>,
     pub(super) better: Better,
     /// `None`: there is nothing to compare with.
     pub(super) peer: Option<Peer>,
@@ -78,7 +80,8 @@ mod tests {
     #[test]
     fn a_json_line_names_the_peer_and_how_many_times_better() {
         let peer = Some(Peer { name: "upstream", value: 1000.0 });
-        let result = Measured { metric: "create_ready_p50", value: 25.0, unit: "ms", better: Better::Lower, peer };
+        let result =
+            Measured { metric: "create_ready_p50".into(), value: 25.0, unit: "ms".into(), better: Better::Lower, peer };
         let line: serde_json::Value = serde_json::from_str(&lines("node", &[result])).unwrap();
         let expected = json!({
             "bench": "node", "metric": "create_ready_p50", "value": 25.0, "unit": "ms",
@@ -90,7 +93,8 @@ mod tests {
     #[test]
     fn rates_are_better_when_higher() {
         let peer = Some(Peer { name: "upstream", value: 5.0 });
-        let result = Measured { metric: "rate", value: 20.0, unit: "pods/s", better: Better::Higher, peer };
+        let result =
+            Measured { metric: "rate".into(), value: 20.0, unit: "pods/s".into(), better: Better::Higher, peer };
         assert!(table(&[result]).ends_with("4.0\n"));
     }
 }
