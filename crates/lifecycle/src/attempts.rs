@@ -4,8 +4,6 @@
 //! (LC-181) and the Waiting reason of a container that could not start yet.
 //! Never: decides which container should start (`start.rs` does).
 
-use std::collections::BTreeMap;
-
 use ambient::{Mono, Now};
 use objects::reasons::waiting;
 
@@ -16,23 +14,24 @@ use crate::limits::{PULL_DELAY_INITIAL, PULL_DELAY_MAX, PULL_ERROR_SHOWN, RETRY_
 use crate::resources::Demand;
 use crate::spec::ContainerSpec;
 use crate::state::PodState;
+use crate::table::Table;
 use crate::text;
 use crate::view::Waiting;
 
 /// LC-177: in memory only; an agent restart forgets it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Attempts {
     /// LC-069: the start-failure cache, by container. Bounded by the spec.
-    failures: BTreeMap<String, Failure>,
+    failures: Table<String, Failure>,
     /// The highest number an instance of each container was seen with: none is
     /// given twice, even if the runtime forgets. Bounded by the spec.
-    used: BTreeMap<String, u32>,
+    used: Table<String, u32>,
     /// For which attempt and image the image is known to be here.
-    pulled: BTreeMap<String, (u32, String)>,
+    pulled: Table<String, (u32, String)>,
     restarts: Delays<RestartKey>,
     pulls: Delays<PullKey>,
     /// The last error of each pull, for the back-off message.
-    pull_errors: BTreeMap<PullKey, String>,
+    pull_errors: Table<PullKey, String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -51,17 +50,6 @@ type RestartKey = (String, String, Demand);
 type PullKey = (String, PullPolicy);
 
 impl Attempts {
-    pub(crate) fn new() -> Self {
-        Self {
-            failures: BTreeMap::new(),
-            used: BTreeMap::new(),
-            pulled: BTreeMap::new(),
-            restarts: Delays::new(),
-            pulls: Delays::new(),
-            pull_errors: BTreeMap::new(),
-        }
-    }
-
     pub(crate) fn on_seen(&mut self, seen: &Observation) {
         // What was only created is replaced, not restarted.
         for instance in seen.instances.iter().filter(|instance| !instance.is_created()) {
@@ -79,7 +67,8 @@ impl Attempts {
 
     /// The image of this very attempt was ensured.
     pub(crate) fn has_image(&self, container: &ContainerSpec, attempt: u32) -> bool {
-        self.pulled.get(&container.name) == Some(&(attempt, container.image.clone()))
+        let pulled = self.pulled.get(&container.name);
+        pulled.is_some_and(|(of, image)| *of == attempt && *image == container.image)
     }
 
     pub(crate) fn on_pulled(&mut self, container: &str, attempt: u32, image: &str) {

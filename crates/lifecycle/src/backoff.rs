@@ -3,12 +3,12 @@
 //! Decides: whether a key is held back, until when, and how a delay grows.
 //! Never: knows what is delayed (`attempts.rs` does).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::Mono;
 
 use crate::limits::BACKOFF_RESET;
+use crate::table::Table;
 
 /// Doubles from `initial` to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl Curve {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Delays<K> {
-    entries: BTreeMap<K, Entry>,
+    entries: Table<K, Entry>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,11 +47,13 @@ pub(crate) struct Hold {
     pub(crate) until: Mono,
 }
 
-impl<K: Ord> Delays<K> {
-    pub(crate) fn new() -> Self {
-        Self { entries: BTreeMap::new() }
+impl<K> Default for Delays<K> {
+    fn default() -> Self {
+        Self { entries: Table::default() }
     }
+}
 
+impl<K: PartialEq> Delays<K> {
     /// LC-171: held while less than the delay has passed since `event`.
     pub(crate) fn hold_since(&self, key: &K, event: Mono, now: Mono) -> Option<Hold> {
         let entry = self.entries.get(key).filter(|entry| !entry.is_expired(event, now))?;

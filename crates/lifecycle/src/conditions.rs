@@ -91,16 +91,16 @@ impl Basis<'_> {
     }
 
     fn foreign(&self) -> impl Iterator<Item = &Condition> {
-        self.pod.published.conditions.iter().filter(|condition| !OWNED.contains(&condition.kind.as_str()))
+        self.pod.published.conditions.iter().filter(|condition| !OWNED.contains(&&*condition.kind))
     }
 
     /// LC-098: the transition time moves only when the status does.
-    fn condition(&self, kind: &str, verdict: Verdict) -> Condition {
+    fn condition(&self, kind: &'static str, verdict: Verdict) -> Condition {
         let before = self.previous.condition(kind).filter(|before| before.status == verdict.status);
         Condition {
-            kind: kind.to_owned(),
+            kind: kind.into(),
             status: verdict.status,
-            reason: verdict.reason.to_owned(),
+            reason: verdict.reason.into(),
             message: verdict.message,
             last_probe: None,
             last_transition: before.and_then(|before| before.last_transition).or(Some(self.wall)),

@@ -18,7 +18,7 @@ pub(crate) struct Containers<'a> {
     pub(crate) state: &'a PodState,
     pub(crate) seen: &'a Observation,
     /// Containers whose start is due or held back.
-    pub(crate) wanted: Vec<String>,
+    pub(crate) wanted: &'a [String],
     pub(crate) now: Now,
 }
 
@@ -181,7 +181,7 @@ impl Containers<'_> {
             Shown::Waiting(_) | Shown::Running { .. } => None,
         };
         for end in state.into_iter().chain(view.last.as_mut()) {
-            end.message = text::cut(&end.message, limit).to_owned();
+            end.message.truncate(text::cut(&end.message, limit).len());
         }
     }
 }

@@ -14,16 +14,16 @@ use crate::disruption::Ending;
 use crate::fact::Observation;
 use crate::phase::{self, Circumstances};
 use crate::spec::{PodSpec, Role};
-use crate::start::Course;
 use crate::state::{PodState, Stage};
 use crate::view::{ContainerView, Phase, Shown, View};
 
-pub(crate) fn view(state: &PodState, now: Now) -> View {
+/// `wanted`: containers whose start is due or held back.
+pub(crate) fn view(state: &PodState, wanted: &[String], now: Now) -> View {
     let Some(seen) = &state.seen else { return state.shown.clone() };
     let mut view = match &state.stage {
         Stage::Terminated(cleanup) if cleanup.is_sealed => sealed(state),
         Stage::Terminated(_) if state.is_turned_away() => turned_away(state, now),
-        Stage::Syncing | Stage::Terminating(_) | Stage::Terminated(_) => fresh(state, seen, now),
+        Stage::Syncing | Stage::Terminating(_) | Stage::Terminated(_) => fresh(state, seen, wanted, now),
     };
     view.conditions = Basis {
         pod: &state.spec,
@@ -38,18 +38,14 @@ pub(crate) fn view(state: &PodState, now: Now) -> View {
     }
     .conditions();
     if state.is_turned_away() {
-        view.conditions.retain(|condition| !OWNED.contains(&condition.kind.as_str()));
+        view.conditions.retain(|condition| !OWNED.contains(&&*condition.kind));
     }
     // LC-102
     view.observed_generation = state.shown.observed_generation.max(state.spec.generation);
     view
 }
 
-fn fresh(state: &PodState, seen: &Observation, now: Now) -> View {
-    let wanted = match state.course() {
-        Course::Containers { start, .. } => start.into_iter().map(|wanted| wanted.container.name.clone()).collect(),
-        Course::Wait | Course::End(_) | Course::NewSandbox(_) | Course::RestartAll { .. } => Vec::new(),
-    };
+fn fresh(state: &PodState, seen: &Observation, wanted: &[String], now: Now) -> View {
     let containers = Containers { state, seen, wanted, now };
     if state.stage == Stage::Syncing && state.has_post_starting() {
         return frozen(state, &containers);
@@ -82,9 +78,9 @@ impl PodState {
     /// What the containers add up to, whether it may be shown yet or not.
     pub(crate) fn computed_phase(&self) -> Phase {
         let Some(seen) = &self.seen else { return self.shown.phase };
-        let all: Vec<ContainerView> = self.shown.init.iter().chain(&self.shown.apps).cloned().collect();
+        let all = self.shown.init.iter().chain(&self.shown.apps);
         let at = Circumstances { is_terminal: false, is_initialized: is_initialized(self, seen) };
-        phase::of(&self.spec, &all, at, &self.rules)
+        phase::of(&self.spec, all, at, &self.rules)
     }
 }
 
@@ -114,9 +110,9 @@ fn turned_away(state: &PodState, now: Now) -> View {
 
 fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     let is_terminal = matches!(state.stage, Stage::Terminated(_));
-    let all: Vec<ContainerView> = view.init.iter().chain(&view.apps).cloned().collect();
+    let all = view.init.iter().chain(&view.apps);
     let at = Circumstances { is_terminal, is_initialized: is_initialized(state, seen) };
-    let mut computed = phase::of(&state.spec, &all, at, &state.rules);
+    let mut computed = phase::of(&state.spec, all, at, &state.rules);
     if is_terminal {
         close(view, &state.spec);
         // TC-084: whatever could not be resolved has failed.

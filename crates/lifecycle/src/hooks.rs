@@ -49,7 +49,7 @@ impl PodState {
         let newest = self.seen.as_ref().and_then(|seen| seen.newest_of(name));
         let started = newest.filter(|instance| instance.attempt == attempt && instance.is_running());
         if let Some(instance) = started.filter(|instance| self.has_hook(instance, HookKind::PostStart)) {
-            self.post_starts.entry(instance.id.clone()).or_insert(PostStart::Due);
+            self.post_starts.get_or_insert(instance.id.clone(), PostStart::Due);
         }
     }
 

@@ -190,7 +190,7 @@ impl PodState {
             has_ended: false,
             restarts,
         };
-        self.kills.entry(id.to_owned()).or_insert(fresh)
+        self.kills.get_or_insert(id.to_owned(), fresh)
     }
 
     /// LC-238, TC-059: how it ended changes nothing; that it ended does.

@@ -93,6 +93,7 @@ mod notes;
 // Small helpers.
 mod limits;
 mod observed;
+mod table;
 mod text;
 mod work;
 

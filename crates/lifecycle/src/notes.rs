@@ -3,6 +3,7 @@
 //!
 //! Never: decides what happens; only how it is put.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -10,12 +11,21 @@ use ambient::Now;
 use objects::reasons::{condition, event, terminated, waiting};
 
 use crate::action::{Action, Cause, PullPolicy};
-use crate::fact::{Fact, ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
+use crate::fact::{ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
 use crate::spec::HookKind;
 use crate::start::Course;
 use crate::state::{LostSandbox, Note, PodState, Severity, Stage};
 use crate::text;
 use crate::view::{ContainerView, Shown, Termination, View};
+
+/// What is kept of a fact until it is clear whether there is anything to tell.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Words(Cow<'static, str>),
+    Observed { before: Option<Observation> },
+    Begun(Action),
+    Ended(Action, Outcome),
+}
 
 /// A fact in words, for causes.
 pub(crate) struct Because {
@@ -25,22 +35,17 @@ pub(crate) struct Because {
 }
 
 impl Because {
-    pub(crate) fn of(fact: &Fact, before: Option<&Observation>) -> Self {
+    /// `seen`: by now.
+    pub(crate) fn of(heard: &Heard, seen: Option<&Observation>) -> Self {
         let mut by_container = BTreeMap::new();
-        let general = match fact {
-            Fact::PodChanged(_) => "the pod object changed".to_owned(),
-            Fact::PodGone => "the pod object is gone".to_owned(),
-            Fact::Observed(seen) => {
-                by_container = changed_containers(seen, before);
+        let general = match heard {
+            Heard::Words(words) => words.clone().into_owned(),
+            Heard::Observed { before } => {
+                by_container = seen.map(|seen| changed_containers(seen, before.as_ref())).unwrap_or_default();
                 by_container.values().next().cloned().unwrap_or_else(|| "the runtime was observed".to_owned())
             }
-            Fact::Admitted(_) => "the node admitted the pod".to_owned(),
-            Fact::Resized(_) => "the node resized the pod".to_owned(),
-            Fact::ResizeRefused(refusal) => format!("the node refused a resize: {}", refusal.message),
-            Fact::Rejected(rejection) => format!("the node rejected the pod: {}", rejection.reason),
-            Fact::Evicted(eviction) => format!("the node ends the pod: {}", eviction.message.trim_end()),
-            Fact::Begun(action) => format!("began to {}", describe_action(action)),
-            Fact::Ended(
+            Heard::Begun(action) => format!("began to {}", describe_action(action)),
+            Heard::Ended(
                 action,
                 Outcome::Done
                 | Outcome::Image(_)
@@ -48,9 +53,9 @@ impl Because {
                 | Outcome::Measured(_)
                 | Outcome::FellBackToHttp { .. },
             ) => format!("did {}", describe_action(action)),
-            Fact::Ended(action, Outcome::NoImage { message, .. })
-            | Fact::Ended(action, Outcome::NotStarted { message, .. })
-            | Fact::Ended(action, Outcome::Failed(message)) => {
+            Heard::Ended(action, Outcome::NoImage { message, .. })
+            | Heard::Ended(action, Outcome::NotStarted { message, .. })
+            | Heard::Ended(action, Outcome::Failed(message)) => {
                 format!("failed to {}: {message}", describe_action(action))
             }
         };
@@ -254,7 +259,8 @@ impl PodState {
 
     /// LC-189: once for each sandbox that is lost and will be replaced.
     pub(crate) fn note_lost_sandbox(&mut self, now: Now) {
-        let is_lost = self.stage == Stage::Syncing && matches!(self.course(), Course::NewSandbox(_));
+        let may_be_lost = self.stage == Stage::Syncing && !self.has_usable_sandbox();
+        let is_lost = may_be_lost && matches!(self.course(), Course::NewSandbox(_));
         let lost = self.seen.as_ref().and_then(|seen| seen.sandboxes.first()).map(|sandbox| sandbox.id.clone());
         let is_told = |id: &String| self.lost_sandbox.as_ref().is_some_and(|lost| lost.id == *id);
         if let Some(id) = lost.filter(|id| is_lost && !is_told(id)) {
@@ -264,11 +270,13 @@ impl PodState {
         }
     }
 
-    /// Tells every difference between the last view and `self.shown`.
-    pub(crate) fn note_changes(&mut self, before: &View, because: &Because) {
-        let after = self.shown.clone();
+    /// Tells every difference between two views.
+    pub(crate) fn note_changes(&mut self, before: &View, after: &View, because: &Because) {
         for view in after.containers() {
             let old = before.container(&view.name);
+            if old == Some(view) {
+                continue;
+            }
             self.note_exit(old, view);
             let words = |view: &ContainerView| format!("{} rc={}", view.state, view.restart_count);
             let was = old.map_or_else(|| "none".to_owned(), words);
@@ -300,13 +308,12 @@ impl PodState {
         if !self.rules.exit_events {
             return;
         }
-        let ends = |view: &ContainerView| view.termination().into_iter().chain(&view.last).cloned().collect::<Vec<_>>();
-        let known = before.map(ends).unwrap_or_default();
+        let knows = |view: &ContainerView, id: &Option<String>| ends(view).any(|known| known.id == *id);
         for end in ends(after) {
-            if end.id.is_none() || known.iter().any(|known| known.id == end.id) {
+            if end.id.is_none() || before.is_some_and(|before| knows(before, &end.id)) {
                 continue;
             }
-            let (severity, reason, message) = exit_event(&after.name, &end);
+            let (severity, reason, message) = exit_event(&after.name, end);
             self.event(severity, reason, message, Some(&after.name));
         }
     }
@@ -324,6 +331,11 @@ impl PodState {
             self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(name));
         }
     }
+}
+
+/// The ends of instances that a container shows.
+fn ends(view: &ContainerView) -> impl Iterator<Item = &Termination> {
+    view.termination().into_iter().chain(&view.last)
 }
 
 /// The rule that put a container into its state.

@@ -5,6 +5,11 @@ use ambient::Timestamp;
 use crate::fact::{Instance, InstanceState, Observation, SandboxSeen};
 
 impl Observation {
+    /// Whenever it was taken.
+    pub(crate) fn shows_the_same(&self, other: &Observation) -> bool {
+        self.sandboxes == other.sandboxes && self.instances == other.instances
+    }
+
     /// All instances of a container, newest first.
     pub(crate) fn instances_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Instance> {
         self.instances.iter().filter(move |instance| instance.name == name)

@@ -22,10 +22,15 @@ pub(crate) struct Circumstances {
 
 /// LC-039: the procedure, with its counters by name. Ephemeral containers are
 /// not even an input (LC-040).
-pub(crate) fn of(pod: &PodSpec, views: &[ContainerView], at: Circumstances, rules: &Rules) -> Phase {
+pub(crate) fn of<'a>(
+    pod: &PodSpec,
+    views: impl IntoIterator<Item = &'a ContainerView> + Clone,
+    at: Circumstances,
+    rules: &Rules,
+) -> Phase {
     let mut count = Count::default();
     for container in pod.containers() {
-        let view = views.iter().find(|view| view.name == container.name);
+        let view = views.clone().into_iter().find(|view| view.name == container.name);
         let restarts = |end: &Termination| is_restartable(pod, container, end, rules);
         match container.role {
             Role::Init => count.init(view, restarts),

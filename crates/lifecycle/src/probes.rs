@@ -14,7 +14,7 @@ use crate::action::{Action, Cause};
 use crate::fact::{Instance, InstanceState, Observation, ProbeResult};
 use crate::plan::Draft;
 use crate::spec::{ContainerSpec, ProbeKind, ProbeSpec, Role};
-use crate::state::{PodState, Severity, Stage};
+use crate::state::{News, PodState, Severity, Stage};
 use crate::view::{Truth, View};
 
 /// The shortest time there is.
@@ -24,13 +24,15 @@ const INSTANT: Duration = Duration::from_nanos(1);
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Probes {
     /// LC-256: one per container and kind. Bounded by the spec.
-    workers: BTreeMap<(String, ProbeKind), Worker>,
+    workers: Vec<Worker>,
     /// LC-378: instances that ran before this agent did, by id.
     adopted: BTreeMap<String, Adopted>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 struct Worker {
+    container: String,
+    kind: ProbeKind,
     /// Runs happen at whole periods after this moment.
     origin: Mono,
     /// Not before.
@@ -64,8 +66,12 @@ struct Adopted {
 
 impl Probes {
     fn worker(&self, instance: &Instance, kind: ProbeKind) -> Option<&Worker> {
-        let worker = self.workers.get(&(instance.name.clone(), kind))?;
-        (worker.instance.as_ref() == Some(&instance.id)).then_some(worker)
+        let is_its_own = |worker: &&Worker| worker.is_for(&instance.name, kind);
+        self.workers.iter().find(is_its_own).filter(|worker| worker.instance.as_ref() == Some(&instance.id))
+    }
+
+    fn worker_mut(&mut self, container: &str, kind: ProbeKind) -> Option<&mut Worker> {
+        self.workers.iter_mut().find(|worker| worker.is_for(container, kind))
     }
 
     fn verdict(&self, instance: &Instance, kind: ProbeKind) -> Option<Verdict> {
@@ -74,8 +80,10 @@ impl Probes {
 }
 
 impl Worker {
-    fn new(origin: Mono, now: Mono) -> Self {
+    fn new(container: &str, kind: ProbeKind, origin: Mono, now: Mono) -> Self {
         Self {
+            container: container.to_owned(),
+            kind,
             origin,
             next_at: now,
             instance: None,
@@ -88,11 +96,15 @@ impl Worker {
         }
     }
 
+    fn is_for(&self, container: &str, kind: ProbeKind) -> bool {
+        self.kind == kind && self.container == container
+    }
+
     /// The moment of the next run, if nothing happens until then (LC-257).
-    fn due_at(&self, kind: ProbeKind, probe: &ProbeSpec) -> Option<Mono> {
+    fn due_at(&self, probe: &ProbeSpec) -> Option<Mono> {
         let eligible_since = self.eligible_since.filter(|_| !self.is_on_hold)?;
         let from = eligible_since.max(self.started_at + probe.initial_delay).max(self.next_at);
-        match kind {
+        match self.kind {
             // LC-261: as soon as it may, whatever the rhythm was.
             ProbeKind::Readiness => Some(from),
             // A tick at the very moment of the start came too early for it.
@@ -110,8 +122,8 @@ impl Worker {
         self.origin + Duration::from_nanos(u64::try_from(ticks).unwrap_or(u64::MAX))
     }
 
-    /// LC-259, LC-260. True if the verdict may have changed.
-    fn count(&mut self, kind: ProbeKind, result: Verdict, probe: &ProbeSpec) {
+    /// LC-259, LC-260.
+    fn count(&mut self, result: Verdict, probe: &ProbeSpec) {
         self.count = if self.last == Some(result) { self.count.saturating_add(1) } else { 1 };
         self.last = Some(result);
         let threshold = match result {
@@ -123,7 +135,7 @@ impl Worker {
             return;
         }
         self.verdict = Some(result);
-        if kind == ProbeKind::Startup || (kind == ProbeKind::Liveness && result == Verdict::Failure) {
+        if self.kind == ProbeKind::Startup || (self.kind == ProbeKind::Liveness && result == Verdict::Failure) {
             self.is_on_hold = true;
             self.count = 0;
         }
@@ -178,16 +190,16 @@ impl PodState {
         let Some(seen) = self.seen.take() else { return };
         self.probes.adopted.retain(|id, _| seen.instance(id).is_some());
         let mut probes = std::mem::take(&mut self.probes);
-        for (container, kind, probe) in self.all_probes() {
-            let key = (container.name.clone(), kind);
+        for (container, kind, probe) in self.spec.probes() {
             let running = seen.newest_of(&container.name).filter(|instance| instance.is_running());
-            let worker = probes.workers.entry(key).or_insert_with(|| {
-                let is_adopted = running.is_some_and(|instance| probes.adopted.contains_key(&instance.id));
-                let wait = if is_adopted { self.spread(container, kind, probe) } else { Duration::ZERO };
-                Worker::new(now.mono + wait, now.mono)
-            });
+            let adopted = running.and_then(|instance| probes.adopted.get(&instance.id)).copied();
+            if probes.worker_mut(&container.name, kind).is_none() {
+                let wait = if adopted.is_some() { self.spread(container, kind, probe) } else { Duration::ZERO };
+                probes.workers.push(Worker::new(&container.name, kind, now.mono + wait, now.mono));
+            }
+            let Some(worker) = probes.worker_mut(&container.name, kind) else { continue };
             if let Some(instance) = running.filter(|instance| worker.instance.as_ref() != Some(&instance.id)) {
-                worker.follow(instance, kind, probes.adopted.get(&instance.id).copied(), now);
+                worker.follow(instance, adopted, now);
             }
         }
         self.probes = probes;
@@ -209,36 +221,28 @@ impl PodState {
 
     /// LC-257, LC-262: who may be probed from now on.
     fn gate_probes(&mut self, now: Now) {
-        let Some(seen) = &self.seen else { return };
-        let mut gates = Vec::new();
-        for (container, kind, _) in self.all_probes() {
-            let running = seen.newest_of(&container.name).filter(|instance| instance.is_running());
-            let is_open = running.is_some_and(|instance| {
-                let is_started = self.is_started(container, instance);
-                match kind {
-                    ProbeKind::Startup => !is_started && !self.is_post_starting(instance),
-                    ProbeKind::Liveness | ProbeKind::Readiness => is_started,
-                }
-            });
-            gates.push(((container.name.clone(), kind), is_open));
-        }
-        for (key, is_open) in gates {
-            if let Some(worker) = self.probes.workers.get_mut(&key) {
+        let gates: Vec<bool> =
+            self.spec.probes().map(|(container, kind, _)| self.is_gate_open(container, kind)).collect();
+        for ((container, kind, _), is_open) in self.spec.probes().zip(gates) {
+            if let Some(worker) = self.probes.worker_mut(&container.name, kind) {
                 worker.eligible_since = is_open.then(|| worker.eligible_since.unwrap_or(now.mono));
             }
         }
     }
 
-    fn all_probes(&self) -> impl Iterator<Item = (&ContainerSpec, ProbeKind, &ProbeSpec)> {
-        self.spec.containers().flat_map(|container| {
-            let probe = move |kind| container.handlers.probe(kind).map(|probe| (container, kind, probe));
-            ProbeKind::ALL.into_iter().filter_map(probe)
-        })
+    fn is_gate_open(&self, container: &ContainerSpec, kind: ProbeKind) -> bool {
+        let newest = self.seen.as_ref().and_then(|seen| seen.newest_of(&container.name));
+        let Some(instance) = newest.filter(|instance| instance.is_running()) else { return false };
+        let is_started = self.is_started(container, instance);
+        match kind {
+            ProbeKind::Startup => !is_started && !self.is_post_starting(instance),
+            ProbeKind::Liveness | ProbeKind::Readiness => is_started,
+        }
     }
 
     pub(crate) fn on_probe_begun(&mut self, name: &str, kind: ProbeKind, now: Now) {
-        let Some(probe) = self.spec.probe(name, kind).cloned() else { return };
-        let Some(worker) = self.probes.workers.get_mut(&(name.to_owned(), kind)) else { return };
+        let Some(probe) = self.spec.probe(name, kind) else { return };
+        let Some(worker) = self.probes.worker_mut(name, kind) else { return };
         worker.next_at = match kind {
             ProbeKind::Readiness => now.mono + probe.period,
             // The next whole period, however late this one is.
@@ -246,14 +250,15 @@ impl PodState {
         };
     }
 
-    pub(crate) fn on_probed(&mut self, name: &str, id: &str, kind: ProbeKind, result: &ProbeResult, now: Now) {
+    pub(crate) fn on_probed(&mut self, name: &str, id: &str, kind: ProbeKind, result: &ProbeResult, now: Now) -> News {
         let running = self.seen.as_ref().and_then(|seen| seen.instance(id)).is_some_and(Instance::is_running);
-        let Some(probe) = self.spec.probe(name, kind).cloned().filter(|_| running) else { return };
-        let Some(worker) = self.probes.workers.get_mut(&(name.to_owned(), kind)) else { return };
+        let Some(probe) = self.spec.probe(name, kind).filter(|_| running) else { return News::Nothing };
+        let Some(worker) = self.probes.worker_mut(name, kind) else { return News::Nothing };
         // A late answer about an older instance says nothing about this one.
         if worker.instance.as_deref() != Some(id) || worker.is_on_hold {
-            return;
+            return News::Nothing;
         }
+        let before = worker.verdict;
         let (verdict, told) = match result {
             ProbeResult::Success => (Verdict::Success, None),
             // LC-248
@@ -272,12 +277,18 @@ impl PodState {
             }
         };
         if verdict != Verdict::Unknown {
-            worker.count(kind, verdict, &probe);
+            worker.count(verdict, probe);
         }
+        let is_same = worker.verdict == before;
         if let Some((reason, message)) = told {
             self.event(Severity::Warning, reason, message, Some(name));
         }
+        // LC-259: one more of the same decides nothing.
+        if is_same {
+            return News::Nothing;
+        }
         self.gate_probes(now);
+        News::Something
     }
 
     /// LC-269, H41: a terminating pod is asked for its readiness to the end,
@@ -293,21 +304,21 @@ impl PodState {
 
 impl Worker {
     /// LC-255: a new instance appeared.
-    fn follow(&mut self, instance: &Instance, kind: ProbeKind, adopted: Option<Adopted>, now: Now) {
+    fn follow(&mut self, instance: &Instance, adopted: Option<Adopted>, now: Now) {
         let started_at = match &instance.state {
             InstanceState::Running { started_at } => now.mono_of(*started_at),
             InstanceState::Created | InstanceState::Exited { .. } | InstanceState::Unknown => now.mono,
         };
         let was_started = adopted.is_some_and(|before| before.was_started);
-        self.verdict = match (kind, adopted) {
+        self.verdict = match (self.kind, adopted) {
             (ProbeKind::Startup, _) if was_started => Some(Verdict::Success),
             (ProbeKind::Startup | ProbeKind::Liveness | ProbeKind::Readiness, Some(_)) => None,
             (ProbeKind::Startup, None) => Some(Verdict::Unknown),
             (ProbeKind::Liveness, None) => Some(Verdict::Success),
             (ProbeKind::Readiness, None) => Some(Verdict::Failure),
         };
-        self.is_on_hold = kind == ProbeKind::Startup && was_started;
-        if kind == ProbeKind::Readiness {
+        self.is_on_hold = self.kind == ProbeKind::Startup && was_started;
+        if self.kind == ProbeKind::Readiness {
             self.next_at = now.mono;
         }
         self.instance = Some(instance.id.clone());
@@ -334,11 +345,11 @@ fn fraction_of(words: &[&str]) -> f64 {
 pub(crate) fn plan_probes(draft: &mut Draft<'_>) {
     let state = draft.state;
     let Some(seen) = &state.seen else { return };
-    for (container, kind, probe) in state.all_probes().filter(|(container, kind, _)| state.is_probed(container, *kind))
+    for (container, kind, probe) in state.spec.probes().filter(|(container, kind, _)| state.is_probed(container, *kind))
     {
         let Some(instance) = seen.newest_of(&container.name) else { continue };
         let worker = state.probes.worker(instance, kind);
-        let Some(due_at) = worker.and_then(|worker| worker.due_at(kind, probe)) else { continue };
+        let Some(due_at) = worker.and_then(|worker| worker.due_at(probe)) else { continue };
         if due_at > draft.now.mono {
             draft.wake(due_at);
             continue;

@@ -21,6 +21,7 @@ use crate::fact::Instance;
 use crate::resources::{CPU, CgroupValues, Cgroups, Demand, MEMORY, Sized, milli_of_quota, milli_of_shares};
 use crate::spec::{ContainerSpec, PodSpec, Role};
 use crate::state::PodState;
+use crate::table::Table;
 use crate::view::{Condition, Phase, Size, Truth};
 
 mod progress;
@@ -76,7 +77,7 @@ pub(crate) struct Sizing {
     pending: Option<Pending>,
     progress: Option<Progress>,
     /// What was applied to instances, by container and attempt.
-    applied: BTreeMap<(String, u32), Demand>,
+    applied: Table<(String, u32), Demand>,
     /// What the pod's cgroup was last set to.
     pod_values: Option<CgroupValues>,
     /// LC-350: memory in use allows the limits to shrink.
@@ -150,7 +151,7 @@ impl Sizing {
             allocated: Allocation::recovered(pod),
             pending,
             progress,
-            applied: BTreeMap::new(),
+            applied: Table::default(),
             pod_values: None,
             may_shrink: false,
         }
@@ -161,10 +162,11 @@ impl Sizing {
         if phase.is_terminal() {
             return Vec::new();
         }
-        let of = |kind: &str, reason: &str, message: &str, times: (Timestamp, Timestamp), generation: i64| Condition {
-            kind: kind.to_owned(),
+        type Times = (Timestamp, Timestamp);
+        let of = |kind: &'static str, reason: &'static str, message: &str, times: Times, generation: i64| Condition {
+            kind: kind.into(),
             status: Truth::True,
-            reason: reason.to_owned(),
+            reason: reason.into(),
             message: message.to_owned(),
             last_probe: Some(times.1),
             last_transition: Some(times.0),
@@ -212,7 +214,8 @@ impl PodState {
     /// else what was allocated.
     fn actual(&self, container: &ContainerSpec, instance: &Instance) -> Demand {
         let allocated = self.sizing.allocated.demand(container);
-        let applied = self.sizing.applied.get(&(instance.name.clone(), instance.attempt));
+        let applied =
+            self.sizing.applied.find(|(name, attempt)| *attempt == instance.attempt && *name == instance.name);
         let shown = self.shown.container(&container.name).filter(|view| view.id.as_ref() == Some(&instance.id));
         let shown = shown.and_then(|view| view.size.as_ref()).map(|size| &size.actual);
         let mut actual = applied.or(shown).unwrap_or(allocated).clone();

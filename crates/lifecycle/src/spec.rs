@@ -181,6 +181,14 @@ impl PodSpec {
         self.containers().chain(&self.ephemeral)
     }
 
+    /// Every probe there is, in spec order.
+    pub(crate) fn probes(&self) -> impl Iterator<Item = (&ContainerSpec, ProbeKind, &ProbeSpec)> {
+        self.containers().flat_map(|container| {
+            let probe = move |kind| container.handlers.probe(kind).map(|probe| (container, kind, probe));
+            ProbeKind::ALL.into_iter().filter_map(probe)
+        })
+    }
+
     /// What the driver needs to carry out `RunProbe`.
     pub fn probe(&self, container: &str, kind: ProbeKind) -> Option<&ProbeSpec> {
         self.container(container)?.handlers.probe(kind)
@@ -205,6 +213,11 @@ impl PodSpec {
 /// What forces a restart when it changes (LC-086); stored with each instance.
 pub fn spec_hash(container: &str, image: &str) -> String {
     format!("{container}:{image}")
+}
+
+/// Whether `spec_hash` would give this, without making one.
+pub(crate) fn is_spec_hash(hash: &str, container: &str, image: &str) -> bool {
+    hash.strip_prefix(container).and_then(|rest| rest.strip_prefix(':')) == Some(image)
 }
 
 fn init_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {

@@ -11,7 +11,7 @@ use objects::reasons::terminated;
 use crate::action::Cause;
 use crate::fact::{Instance, Observation, SandboxSeen};
 use crate::restart::{restarts_after_kill, should_restart};
-use crate::spec::{ContainerSpec, RestartPolicy, Role, spec_hash};
+use crate::spec::{ContainerSpec, RestartPolicy, Role, is_spec_hash};
 use crate::state::PodState;
 use crate::view::ContainerView;
 
@@ -305,7 +305,7 @@ impl<'a> Steps<'a> {
             return self.kill.push(Unwanted { instance, cause, message, restarts: false, grace });
         }
         // LC-086, LC-138, LC-198
-        if instance.spec_hash != spec_hash(name, &container.image) {
+        if !is_spec_hash(&instance.spec_hash, name, &container.image) {
             let cause = Cause::new("LC-196", format!("the definition of container {name} changed"));
             let message = format!("{who} definition changed{}", if is_sidecar { "" } else { ", will be restarted" });
             return self.kill.push(Unwanted { instance, cause, message, restarts: true, grace });

@@ -18,13 +18,14 @@ use crate::fact::{Fact, Instance, Observation, Outcome, ProbeResult};
 use crate::hooks::PostStart;
 use crate::kill::Kill;
 use crate::limits::{MEMORY_BYTES_DEFAULT, NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
-use crate::notes::Because;
+use crate::notes::{Because, Heard};
 use crate::probes::Probes;
 use crate::resize::Sizing;
 use crate::resources::Machine;
 use crate::spec::{HookKind, PodSpec};
 use crate::start::Course;
 use crate::status::PodStatus;
+use crate::table::Table;
 use crate::termination::{Cleanup, Shutdown};
 use crate::view::{View, Waiting};
 use crate::work::Work;
@@ -111,7 +112,14 @@ pub(crate) struct LostSandbox {
     pub(crate) at: Mono,
 }
 
-#[derive(Debug, Clone)]
+/// Whether a fact changed anything that the view of a pod is made from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum News {
+    Nothing,
+    Something,
+}
+
+#[derive(Debug, Clone, PartialEq)]
 pub struct PodState {
     pub(crate) spec: PodSpec,
     pub(crate) rules: Rules,
@@ -125,20 +133,22 @@ pub struct PodState {
     /// Nothing is decided before the first look at the runtime (LC-377).
     pub(crate) seen: Option<Observation>,
     /// When instances ended, on our own time scale, by instance.
-    pub(crate) exited_at: BTreeMap<String, Mono>,
+    pub(crate) exited_at: Table<String, Mono>,
     pub(crate) work: Work,
     pub(crate) attempts: Attempts,
     /// Kills that were begun, by instance.
-    pub(crate) kills: BTreeMap<String, Kill>,
+    pub(crate) kills: Table<String, Kill>,
     /// Kills that were told, by instance.
     pub(crate) announced: BTreeSet<String>,
     /// postStart hooks, by instance.
-    pub(crate) post_starts: BTreeMap<String, PostStart>,
+    pub(crate) post_starts: Table<String, PostStart>,
     pub(crate) probes: Probes,
     /// When all containers were last restarted in place.
     pub(crate) restarted_all_at: Option<Mono>,
     /// The last view of the pod; before the first one, what the API shows.
     pub(crate) shown: View,
+    /// A container was due or held back then: time alone can change the view.
+    has_wanted: bool,
     /// The sandbox whose loss was told.
     pub(crate) lost_sandbox: Option<LostSandbox>,
     pub(crate) sizing: Sizing,
@@ -157,12 +167,13 @@ impl PodState {
             stage: Stage::Syncing,
             ending: None,
             seen: None,
-            exited_at: BTreeMap::new(),
+            exited_at: Table::default(),
             work: Work::default(),
-            attempts: Attempts::new(),
-            kills: BTreeMap::new(),
+            attempts: Attempts::default(),
+            kills: Table::default(),
             announced: BTreeSet::new(),
-            post_starts: BTreeMap::new(),
+            post_starts: Table::default(),
+            has_wanted: false,
             probes: Probes::default(),
             restarted_all_at: None,
             lost_sandbox: None,
@@ -172,32 +183,67 @@ impl PodState {
 
     /// Remembers what happened.
     pub fn absorb(&mut self, fact: Fact, now: Now) {
-        let because = Because::of(&fact, self.seen.as_ref());
         self.pass_time(now);
-        match fact {
-            // LC-006: what comes too late says nothing.
-            Fact::PodChanged(spec) if !spec.is_static && spec.generation < self.spec.generation => {}
-            Fact::Observed(seen) if self.seen.as_ref().is_some_and(|known| seen.taken_at < known.taken_at) => {}
-            Fact::Ended(action, _) if !self.work.is_in_flight(&action) => {}
-            // LC-014: it came back; what there is must end first.
-            Fact::PodChanged(spec) if self.is_gone => self.successor = Some(*spec),
-            Fact::PodChanged(spec) => self.spec = *spec,
-            Fact::PodGone => {
-                self.is_gone = true;
-                self.successor = None;
-            }
-            Fact::Observed(seen) => self.on_observed(seen, now),
-            Fact::Begun(action) => self.on_begun(&action, now),
-            Fact::Ended(action, outcome) => self.on_ended(&action, &outcome, now),
-            Fact::Admitted(allocation) => self.on_admitted(allocation, now),
-            Fact::Resized(allocation) => self.on_resized(allocation, now),
-            Fact::ResizeRefused(refusal) => self.on_resize_refused(refusal, now),
-            Fact::Rejected(rejection) => self.on_rejected(&rejection, now),
-            Fact::Evicted(eviction) => self.on_evicted(eviction, now),
-        }
+        let (heard, news) = self.hear(fact, now);
         if self.seen.is_none() {
             return;
         }
+        // Most facts of a long life: the same observation, the same answer to a probe.
+        if news == News::Nothing && self.is_quiet() {
+            debug_assert!(self.is_settled(now), "{heard:?} was news to {self:#?}");
+            return;
+        }
+        self.reconsider(&heard, now);
+    }
+
+    /// What is left of a fact to tell about it, and whether it was news.
+    fn hear(&mut self, fact: Fact, now: Now) -> (Heard, News) {
+        let heard = match fact {
+            Fact::PodChanged(spec) => {
+                return (Heard::Words("the pod object changed".into()), self.on_pod_changed(*spec));
+            }
+            Fact::PodGone => {
+                self.is_gone = true;
+                self.successor = None;
+                Heard::Words("the pod object is gone".into())
+            }
+            Fact::Observed(seen) => return self.on_observed(seen, now),
+            Fact::Begun(action) => {
+                let news = self.on_begun(&action, now);
+                return (Heard::Begun(action), news);
+            }
+            Fact::Ended(action, outcome) => {
+                let news = self.on_ended(&action, &outcome, now);
+                return (Heard::Ended(action, outcome), news);
+            }
+            Fact::Admitted(allocation) => {
+                self.on_admitted(allocation, now);
+                Heard::Words("the node admitted the pod".into())
+            }
+            Fact::Resized(allocation) => {
+                self.on_resized(allocation, now);
+                Heard::Words("the node resized the pod".into())
+            }
+            Fact::ResizeRefused(refusal) => {
+                let words = format!("the node refused a resize: {}", refusal.message);
+                self.on_resize_refused(refusal, now);
+                Heard::Words(words.into())
+            }
+            Fact::Rejected(rejection) => {
+                self.on_rejected(&rejection, now);
+                Heard::Words(format!("the node rejected the pod: {}", rejection.reason).into())
+            }
+            Fact::Evicted(eviction) => {
+                let words = format!("the node ends the pod: {}", eviction.message.trim_end());
+                self.on_evicted(eviction, now);
+                Heard::Words(words.into())
+            }
+        };
+        (heard, News::Something)
+    }
+
+    /// Everything that follows from what is known by now.
+    fn reconsider(&mut self, heard: &Heard, now: Now) {
         self.tend_probes(now);
         self.advance_stage(now);
         self.note_overdue_kill(now);
@@ -205,9 +251,23 @@ impl PodState {
         self.note_lost_sandbox(now);
         let wanted = self.wanted_names();
         self.remember_waiting(&wanted, now);
-        let view = derive::view(self, now);
+        let view = derive::view(self, &wanted, now);
         self.note_restarted_all(&view, now);
-        self.settle(view, &because);
+        self.settle(view, heard);
+        self.has_wanted = !wanted.is_empty();
+    }
+
+    /// Time alone changes nothing of the view. (What a deadline changes,
+    /// `pass_time` sees to.)
+    fn is_quiet(&self) -> bool {
+        !self.has_wanted && self.ending.is_none()
+    }
+
+    /// Nothing more follows from what is known.
+    fn is_settled(&self, now: Now) -> bool {
+        let mut again = self.clone();
+        again.reconsider(&Heard::Words("nothing happened".into()), now);
+        again == *self
     }
 
     /// What should happen now, and when to ask again.
@@ -238,7 +298,10 @@ impl PodState {
     }
 
     fn render_settled(&self, now: Now) -> PodStatus {
-        let view = if self.seen.is_some() { derive::view(self, now) } else { self.shown.clone() };
+        let view = match &self.seen {
+            Some(_) if !self.is_quiet() => Cow::Owned(derive::view(self, &self.wanted_names(), now)),
+            Some(_) | None => Cow::Borrowed(&self.shown),
+        };
         // LC-101: a pod that is turned away has nothing of this node.
         let host_ips: &[IpAddr] = if self.is_turned_away() { &[] } else { &self.rules.host_ips };
         status::write(&view, &self.spec, host_ips)
@@ -318,7 +381,25 @@ impl PodState {
         self.note(Note::Event { severity, reason, message, container, annotations });
     }
 
-    fn on_observed(&mut self, seen: Observation, now: Now) {
+    fn on_pod_changed(&mut self, spec: PodSpec) -> News {
+        // LC-006: what comes too late says nothing.
+        if !spec.is_static && spec.generation < self.spec.generation {
+            return News::Nothing;
+        }
+        // LC-014: it came back; what there is must end first.
+        if self.is_gone {
+            self.successor = Some(spec);
+        } else {
+            self.spec = spec;
+        }
+        News::Something
+    }
+
+    fn on_observed(&mut self, seen: Observation, now: Now) -> (Heard, News) {
+        // LC-006: what comes too late says nothing.
+        if self.seen.as_ref().is_some_and(|known| seen.taken_at < known.taken_at) {
+            return (Heard::Words("the runtime was observed".into()), News::Nothing);
+        }
         self.attempts.on_seen(&seen);
         self.work.forget_unless(|id| seen.instance(id).is_some());
         self.exited_at.retain(|id, _| seen.instance(id).is_some());
@@ -331,23 +412,28 @@ impl PodState {
         for instance in &seen.instances {
             if let Some(exit) = instance.exit() {
                 // Once: a later clock jump must not move it.
-                self.exited_at.entry(instance.id.clone()).or_insert_with(|| now.mono_of(exit.finished_at));
+                self.exited_at.get_or_insert(instance.id.clone(), now.mono_of(exit.finished_at));
             }
         }
-        self.seen = Some(seen);
+        let is_same = self.seen.as_ref().is_some_and(|known| known.shows_the_same(&seen));
+        let before = self.seen.replace(seen);
         self.forget_sizes();
+        (Heard::Observed { before }, if is_same { News::Nothing } else { News::Something })
     }
 
-    fn on_begun(&mut self, action: &Action, now: Now) {
+    fn on_begun(&mut self, action: &Action, now: Now) -> News {
         if !self.work.begin(action, now.mono) {
-            return;
+            return News::Nothing;
         }
         self.note_begun(action);
         self.on_birth(action);
         match action {
             Action::StartContainer { container, .. } => self.advance_restart_delay(container, now),
             Action::KillContainer { id, grace, .. } => self.on_kill_begun(id, *grace, now),
-            Action::RunProbe { container, probe, .. } => self.on_probe_begun(container, *probe, now),
+            Action::RunProbe { container, probe, .. } => {
+                self.on_probe_begun(container, *probe, now);
+                return News::Nothing;
+            }
             Action::RunHook { id, hook: HookKind::PostStart, .. } => self.on_post_start_begun(id),
             Action::RunHook { id, hook: HookKind::PreStop, .. } => self.on_pre_stop_begun(id, now),
             Action::CreateSandbox { .. }
@@ -361,9 +447,14 @@ impl PodState {
             | Action::TearDown
             | Action::DeleteObject => {}
         }
+        News::Something
     }
 
-    fn on_ended(&mut self, action: &Action, outcome: &Outcome, now: Now) {
+    fn on_ended(&mut self, action: &Action, outcome: &Outcome, now: Now) -> News {
+        // LC-006: what comes too late says nothing.
+        if !self.work.is_in_flight(action) {
+            return News::Nothing;
+        }
         self.work.end(action);
         self.note_ended(action, outcome);
         match (action, outcome) {
@@ -374,13 +465,13 @@ impl PodState {
                 self.on_start_ended(container, outcome, now);
             }
             (Action::RunProbe { container, id, probe }, Outcome::Probed(result)) => {
-                self.on_probed(container, id, *probe, result, now);
+                return self.on_probed(container, id, *probe, result, now);
             }
             // LC-246: could not even be tried.
             (Action::RunProbe { container, id, probe }, Outcome::Failed(error)) => {
-                self.on_probed(container, id, *probe, &ProbeResult::Unknown(error.clone()), now);
+                return self.on_probed(container, id, *probe, &ProbeResult::Unknown(error.clone()), now);
             }
-            (Action::RunProbe { .. }, _) => {}
+            (Action::RunProbe { .. }, _) => return News::Nothing,
             (Action::RunHook { container, id, hook: HookKind::PostStart, .. }, outcome) => {
                 self.on_post_start_ended(container, id, outcome, now);
             }
@@ -399,6 +490,7 @@ impl PodState {
             (Action::DeleteObject, _) => self.on_object_deleted(),
             _ => self.work.hold_repetition(action, now.mono),
         }
+        News::Something
     }
 
     fn on_pull_ended(&mut self, name: &str, image: &str, outcome: &Outcome, now: Now) {
@@ -446,9 +538,13 @@ impl PodState {
     }
 
     /// The new view becomes the last one; differences are told.
-    fn settle(&mut self, view: View, because: &Because) {
-        let before = std::mem::replace(&mut self.shown, view);
-        self.note_changes(&before, because);
+    fn settle(&mut self, view: View, heard: &Heard) {
+        if view != self.shown {
+            let because = Because::of(heard, self.seen.as_ref());
+            let before = std::mem::take(&mut self.shown);
+            self.note_changes(&before, &view, &because);
+            self.shown = view;
+        }
         if let Stage::Terminated(cleanup) = &mut self.stage {
             cleanup.is_sealed = true;
         }

@@ -139,7 +139,7 @@ fn write_mount(mount: &MountSpec) -> VolumeMountStatus {
 
 fn write_condition(condition: &Condition) -> PodCondition {
     PodCondition {
-        type_: condition.kind.clone(),
+        type_: condition.kind.clone().into_owned(),
         status: condition.status.as_str().to_owned(),
         reason: word(&condition.reason),
         message: word(&condition.message),
@@ -230,13 +230,13 @@ fn read_termination(end: &ContainerStateTerminated) -> Termination {
 
 fn read_condition(condition: &PodCondition) -> Condition {
     Condition {
-        kind: condition.type_.clone(),
+        kind: condition.type_.clone().into(),
         status: match condition.status.as_str() {
             "True" => Truth::True,
             "False" => Truth::False,
             _ => Truth::Unknown,
         },
-        reason: condition.reason.clone().unwrap_or_default(),
+        reason: condition.reason.clone().unwrap_or_default().into(),
         message: condition.message.clone().unwrap_or_default(),
         last_probe: condition.last_probe_time.as_ref().map(|time| time.0),
         last_transition: condition.last_transition_time.as_ref().map(|time| time.0),

@@ -4,6 +4,7 @@
 //!
 //! Never: decides anything.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -153,9 +154,9 @@ impl ContainerView {
 /// LC-098.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Condition {
-    pub(crate) kind: String,
+    pub(crate) kind: Cow<'static, str>,
     pub(crate) status: Truth,
-    pub(crate) reason: String,
+    pub(crate) reason: Cow<'static, str>,
     pub(crate) message: String,
     pub(crate) last_probe: Option<Timestamp>,
     pub(crate) last_transition: Option<Timestamp>,

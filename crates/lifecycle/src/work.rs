@@ -1,6 +1,5 @@
 //! Actions in flight, and when an action that did not help may be tried again.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::Mono;
@@ -8,16 +7,17 @@ use ambient::Mono;
 use crate::action::Action;
 use crate::limits::RETRY_AFTER;
 use crate::resources::CgroupValues;
+use crate::table::Table;
 
 /// Bounded by what one pod can have in flight.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Work {
-    in_flight: BTreeMap<Action, Mono>,
+    in_flight: Table<Action, Mono>,
     /// LC-004: a failed action is retried by a later step (§1.3), in whatever
     /// variation.
-    failed: BTreeMap<Action, Mono>,
+    failed: Table<Action, Mono>,
     /// The very same action again.
-    repeated: BTreeMap<Action, Mono>,
+    repeated: Table<Action, Mono>,
 }
 
 impl Work {
@@ -47,7 +47,7 @@ impl Work {
     }
 
     pub(crate) fn is_in_flight(&self, action: &Action) -> bool {
-        self.in_flight.contains_key(action)
+        self.in_flight.get(action).is_some()
     }
 
     pub(crate) fn retry_at(&self, action: &Action, now: Mono) -> Option<Mono> {
@@ -89,7 +89,7 @@ impl Work {
     }
 }
 
-fn hold(holds: &mut BTreeMap<Action, Mono>, key: Action, at: Mono) {
+fn hold(holds: &mut Table<Action, Mono>, key: Action, at: Mono) {
     holds.retain(|_, retry_at| *retry_at > at);
     holds.insert(key, at + RETRY_AFTER);
 }

@@ -101,7 +101,7 @@ fn lc_118_gates_hold_ready_but_not_containers_ready() {
     pod.published.conditions.push(Condition {
         kind: "example.com/x".into(),
         status: Truth::False,
-        reason: String::new(),
+        reason: "".into(),
         message: String::new(),
         last_probe: None,
         last_transition: None,
