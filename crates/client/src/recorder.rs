@@ -1,5 +1,6 @@
 //! Kubernetes Events: told in order, counted instead of repeated, never waited for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ambient::{Now, Timestamp};
@@ -29,6 +30,8 @@ pub struct About {
     pub resource_version: String,
     /// `spec.containers{app}`, or empty.
     pub field_path: String,
+    /// Of the Event, not of the object.
+    pub annotations: BTreeMap<String, String>,
 }
 
 impl About {
@@ -42,6 +45,7 @@ impl About {
             uid: meta.uid.clone().unwrap_or_default(),
             resource_version: meta.resource_version.clone().unwrap_or_default(),
             field_path: String::new(),
+            annotations: BTreeMap::new(),
         }
     }
 
@@ -176,6 +180,7 @@ impl Occurrence {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 namespace: Some(self.about.event_namespace()),
+                annotations: Some(self.about.annotations.clone()).filter(|all| !all.is_empty()),
                 ..ObjectMeta::default()
             },
             involved_object: self.about.reference(),

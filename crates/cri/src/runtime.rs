@@ -140,6 +140,13 @@ pub enum CriError {
     /// The command in the container did not end in time and was killed.
     #[error("failed to exec in container: timeout {timeout:?} exceeded: context deadline exceeded")]
     ExecTimedOut { timeout: Duration },
+    /// The node has no network for pods; those that use the node's own start
+    /// all the same.
+    #[error("{0}")]
+    NetworkNotReady(String),
+    /// The cgroup of the pod could not be made.
+    #[error("failed to create pod cgroup: {0}")]
+    NoCgroup(String),
     /// It may work later.
     #[error("{0}")]
     Failed(String),

@@ -67,7 +67,7 @@ impl Inner {
         };
         let (limited, shim) = tokio::join!(limited, self.start_shim(id, setup));
         let (shim, shim_pid) = shim?;
-        limited?.map_err(|error| CriError::Failed(format!("failed to create pod cgroup: {error}")))?;
+        limited?.map_err(|error| CriError::NoCgroup(error.to_string()))?;
         let ips = if is_host_network { Vec::new() } else { self.connect(id, &config, shim_pid).await? };
         let record = SandboxRecord {
             id: id.clone(),
@@ -249,7 +249,13 @@ fn refuse_ipv6_ports(config: &SandboxConfig) -> Result<(), CriError> {
 }
 
 fn network_refusal(id: &SandboxId, error: &NetworkError) -> CriError {
-    CriError::Failed(format!("failed to setup network for sandbox {:?}: {error}", id.0))
+    match error {
+        // LC-018: of the node, not of this pod.
+        NetworkError::NameTaken { .. } | NetworkError::Firewall { .. } | NetworkError::Setting { .. } => {
+            CriError::NetworkNotReady(error.to_string())
+        }
+        error => CriError::Failed(format!("failed to setup network for sandbox {:?}: {error}", id.0)),
+    }
 }
 
 /// Removes a directory; that it is gone already is fine.

@@ -9,7 +9,7 @@ use ambient::Now;
 use client::{ApiError, Deletion};
 use cri::{CriError, SandboxId};
 use lifecycle::{
-    Action, Cgroups, HookSpec, ImageUse, Observation, Outcome, PodSpec, ProbeSpec, PullPolicy, StartStage,
+    Action, Cgroups, HookSpec, ImageUse, Lack, Observation, Outcome, PodSpec, ProbeSpec, PullPolicy, StartStage,
 };
 use objects::api::core::v1::Pod;
 
@@ -95,12 +95,16 @@ fn done(result: Result<(), CriError>) -> Outcome {
 }
 
 async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
-    if let Err(message) = volumes::prepare(&scene.ctx, &scene.pod).await {
-        return Outcome::Failed(message);
+    if let Err((lacks, message)) = volumes::prepare(&scene.ctx, &scene.pod).await {
+        return Outcome::NotPrepared { lacks, message };
     }
     let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config, &scene.cgroups);
     match scene.ctx.runtime.run_sandbox(config).await {
         Ok(_) => Outcome::Done,
+        // LC-018: pods of the node's own network start all the same.
+        Err(CriError::NetworkNotReady(message)) => Outcome::NotPrepared { lacks: Lack::Network, message },
+        // LC-186
+        Err(CriError::NoCgroup(message)) => Outcome::NotPrepared { lacks: Lack::Cgroup, message },
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }
@@ -134,7 +138,7 @@ async fn pull_image(ctx: &Ctx, image: &str, policy: PullPolicy) -> Outcome {
             let ended = ctx.clock.now();
             Outcome::Image(ImageUse::Pulled {
                 took_ms: millis(begun, ended),
-                waited_ms: millis(asked, ended),
+                waited_ms: millis(asked, begun),
                 size_bytes: pulled.size_bytes,
             })
         }

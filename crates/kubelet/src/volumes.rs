@@ -8,6 +8,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as 
 use std::path::{Path, PathBuf};
 
 use cri::Mount;
+use lifecycle::Lack;
 use objects::Quantity;
 use objects::api::core::v1::{Container, EmptyDirVolumeSource, HostPathVolumeSource, Pod, Volume};
 
@@ -16,8 +17,8 @@ use crate::ctx::Ctx;
 use crate::payload;
 use crate::sandbox;
 
-/// LC-184, LC-185: everything a sandbox needs on disk. The error is an Event's text.
-pub(crate) async fn prepare(ctx: &Ctx, pod: &Pod) -> Result<(), String> {
+/// LC-184, LC-185: everything a sandbox needs on disk.
+pub(crate) async fn prepare(ctx: &Ctx, pod: &Pod) -> Result<(), (Lack, String)> {
     let meta = sandbox::meta_of(pod, 0);
     let dir = ctx.config.pod_dir(&meta.uid);
     let log_dir = ctx.config.pod_log_dir(&meta.namespace, &meta.name, &meta.uid);
@@ -25,11 +26,11 @@ pub(crate) async fn prepare(ctx: &Ctx, pod: &Pod) -> Result<(), String> {
         let dir = dir.clone();
         move || make_pod_dirs(&dir, &log_dir)
     });
-    made.await.map_err(|error| format!("error making pod data directories: {error}"))?;
+    made.await.map_err(|error| (Lack::Directories, error.to_string()))?;
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        set_up(ctx, pod, &dir, volume)
-            .await
-            .map_err(|error| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))?;
+        set_up(ctx, pod, &dir, volume).await.map_err(|error| {
+            (Lack::Volume, format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))
+        })?;
     }
     Ok(())
 }

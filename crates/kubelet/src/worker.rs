@@ -15,6 +15,7 @@ use lifecycle::{
     Action, Cause, Fact, Machine, Note, Observation, Outcome, Plan, Planned, PodSpec, PodState, Rules, Severity,
 };
 use objects::api::core::v1::Pod;
+use objects::reasons::event;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     pod: Arc<Pod>,
     state: PodState,
     seen: Observation,
+    /// The runtime could not be read the last time.
+    is_blind: bool,
     words: LastWords,
     desk: Desk,
     /// Cancelled with the worker.
@@ -76,7 +79,7 @@ impl Worker {
         let (seen, words) = (Observation::default(), LastWords::default());
         let dropped = CancellationToken::new();
         let _cancels = dropped.clone().drop_guard();
-        Self { ctx, lines, who, pod, state, seen, words, desk, dropped, _cancels }
+        Self { ctx, lines, who, pod, state, seen, is_blind: false, words, desk, dropped, _cancels }
     }
 
     pub(crate) async fn run(mut self) {
@@ -113,11 +116,13 @@ impl Worker {
         if must_look {
             match observe(&self.ctx, &self.who, &mut self.words).await {
                 Ok(seen) => {
+                    self.is_blind = false;
                     self.seen = seen.clone();
                     self.absorb(Fact::Observed(seen));
                 }
                 Err(error) => {
                     tracing::warn!(pod = self.who.name, uid = self.who.uid, %error, "the runtime cannot be read");
+                    self.tell_blind(&error.to_string());
                     self.lines.mailbox.give_back(ended);
                     return Some(self.ctx.clock.now().mono + LOOK_RETRY);
                 }
@@ -127,6 +132,14 @@ impl Worker {
             self.absorb(Fact::Ended(action, outcome));
         }
         None
+    }
+
+    /// LC-305: once for each time that nothing can be seen.
+    fn tell_blind(&mut self, error: &str) {
+        if !std::mem::replace(&mut self.is_blind, true) {
+            let (message, now) = (format!("error determining status: {error}"), self.ctx.clock.now());
+            self.ctx.recorder.record(self.about(None), client::Severity::Warning, event::FAILED_SYNC, &message, now);
+        }
     }
 
     fn on_pod(&mut self, pod: Arc<Pod>) {
@@ -201,12 +214,12 @@ impl Worker {
     fn tell(&mut self, now: Now) {
         for note in self.state.take_notes() {
             match note {
-                Note::Event { severity, reason, message, container, .. } => {
+                Note::Event { severity, reason, message, container, annotations } => {
                     let severity = match severity {
                         Severity::Normal => client::Severity::Normal,
                         Severity::Warning => client::Severity::Warning,
                     };
-                    let about = self.about(container.as_deref());
+                    let about = About { annotations, ..self.about(container.as_deref()) };
                     self.ctx.recorder.record(about, severity, &reason, &message, now);
                 }
                 Note::Transition { what, cause } => {

@@ -78,8 +78,8 @@ impl Ending {
         }
     }
 
-    /// TC §14.2: how long a kill that the node ordered may take before someone
-    /// is told.
+    /// LC-292, TC-049: how long a kill that the node ordered may take before
+    /// someone is told.
     fn overdue_at(&self, own: Duration) -> Option<Mono> {
         match self.by {
             Ender::Deadline | Ender::Admission => None,
@@ -126,12 +126,19 @@ impl PodState {
         self.ending = Some(ending);
     }
 
-    /// LC-305: told once, when the next fact finds the pod still alive.
-    pub(crate) fn note_overdue_kill(&mut self, now: Now) {
-        let own = self.spec.grace;
+    /// TC-049: when the world is told that the end takes too long.
+    pub(crate) fn overdue_kill_at(&self) -> Option<Mono> {
         let is_dying = matches!(self.stage, Stage::Terminating(_));
-        let Some(ending) = self.ending.as_mut().filter(|ending| is_dying && !ending.is_overdue_told) else { return };
-        if ending.overdue_at(own).is_some_and(|at| at <= now.mono) {
+        let ending = self.ending.as_ref().filter(|ending| is_dying && !ending.is_overdue_told)?;
+        ending.overdue_at(self.spec.grace)
+    }
+
+    /// LC-292, TC-049: told once; whoever kills goes on trying.
+    pub(crate) fn note_overdue_kill(&mut self, now: Now) {
+        if self.overdue_kill_at().is_none_or(|at| at > now.mono) {
+            return;
+        }
+        if let Some(ending) = &mut self.ending {
             ending.is_overdue_told = true;
             let message = "Container runtime did not kill the pod within specified grace period.".to_owned();
             self.event(Severity::Warning, event::EXCEEDED_GRACE_PERIOD, message, None);

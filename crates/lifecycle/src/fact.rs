@@ -111,6 +111,11 @@ pub enum Outcome {
         reason: String,
         message: String,
     },
+    /// For `CreateSandbox`: what it needs is not there (LC-184).
+    NotPrepared {
+        lacks: Lack,
+        message: String,
+    },
     /// For `StartContainer`: how far it got and why it stopped.
     NotStarted {
         stage: StartStage,
@@ -146,6 +151,19 @@ pub enum ProbeResult {
 pub enum ImageUse {
     AlreadyPresent,
     Pulled { took_ms: u64, waited_ms: u64, size_bytes: u64 },
+}
+
+/// What a sandbox needs before it can be made; each lack has its event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lack {
+    /// The network of the node (LC-018).
+    Network,
+    /// The cgroup of the pod (LC-186).
+    Cgroup,
+    /// The directories of the pod.
+    Directories,
+    /// A volume; the message says which.
+    Volume,
 }
 
 /// The step of starting a container that failed; each has its waiting reason.

@@ -99,12 +99,12 @@ mod work;
 
 pub use action::{Action, Cause, Plan, Planned, PullPolicy};
 pub use fact::{
-    Fact, ImageUse, Instance, InstanceState, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, UserSeen,
+    Fact, ImageUse, Instance, InstanceState, Lack, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, UserSeen,
 };
 pub use resize::{Allocation, MemoryUse, Refusal, Verdict};
 pub use resources::{CgroupValues, Cgroups, Demand, Machine, Swap, cpu_weight};
 pub use spec::{
-    HookKind, HookSpec, HttpGet, Manifest, ManifestSource, Mechanism, PodSpec, Port, ProbeKind, ProbeSpec, SpecError,
-    is_mirror, is_mirror_of, mirror_of, spec_hash, static_pod,
+    HookKind, HookSpec, HttpGet, Manifest, ManifestSource, Mechanism, MirrorStep, PodSpec, Port, ProbeKind, ProbeSpec,
+    SpecError, is_mirror, is_mirror_of, mirror_of, mirror_step, spec_hash, static_pod,
 };
 pub use state::{Note, PodState, Rules, Severity};

@@ -15,8 +15,11 @@ pub(crate) const GRACE_DEFAULT: Duration = Duration::from_secs(30);
 /// may add jitter; decisions have none.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// TC §14.2: a kill ordered by the node may take this long, or half again its
-/// grace.
+/// §1.3, LC-018: the same while the network of the node is not ready.
+pub(crate) const NETWORK_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// LC-292, TC-049: a kill ordered by the node may take this long, or half
+/// again its grace.
 pub(crate) const KILL_WAIT_MIN: Duration = Duration::from_secs(10);
 
 /// LC-168: the restart back-off of an unconfigured node.

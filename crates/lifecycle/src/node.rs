@@ -40,7 +40,7 @@ mod shutdown;
 mod storage;
 
 pub use images::{ImageSeen, ImageStock};
-pub use pressure::{Amount, ContainerUsage, Measurement, PodUsage, Reading, Signal, Threshold};
+pub use pressure::{Amount, ContainerUsage, Measurement, PodUsage, Reading, Signal, Threshold, hard_thresholds};
 pub use shutdown::ShutdownGroup;
 
 use images::Images;

@@ -11,7 +11,7 @@ use ambient::Now;
 use objects::reasons::{condition, event, terminated, waiting};
 
 use crate::action::{Action, Cause, PullPolicy};
-use crate::fact::{ImageUse, Instance, InstanceState, Observation, Outcome, StartStage};
+use crate::fact::{ImageUse, Instance, InstanceState, Lack, Observation, Outcome, StartStage};
 use crate::spec::HookKind;
 use crate::start::Course;
 use crate::state::{LostSandbox, Note, PodState, Severity, Stage};
@@ -54,7 +54,7 @@ impl Because {
                 | Outcome::FellBackToHttp { .. },
             ) => format!("did {}", describe_action(action)),
             Heard::Ended(action, Outcome::NoImage { message, .. })
-            | Heard::Ended(action, Outcome::NotStarted { message, .. })
+            | Heard::Ended(action, Outcome::NotStarted { message, .. } | Outcome::NotPrepared { message, .. })
             | Heard::Ended(action, Outcome::Failed(message)) => {
                 format!("failed to {}: {message}", describe_action(action))
             }
@@ -176,11 +176,27 @@ impl PodState {
                 let message = format!("Failed to create pod sandbox: {error}");
                 self.event(Severity::Warning, event::FAILED_CREATE_POD_SANDBOX, message, None);
             }
+            (Action::CreateSandbox { .. }, Outcome::NotPrepared { lacks, message }) if self.stage == Stage::Syncing => {
+                self.note_lack(*lacks, message);
+            }
             (Action::KillContainer { .. } | Action::StopSandbox { .. }, Outcome::Failed(error)) => {
                 self.note_failed_kill(error);
             }
             _ => {}
         }
+    }
+
+    /// LC-018, LC-185, LC-186: what keeps a pod from having a sandbox.
+    fn note_lack(&mut self, lacks: Lack, message: &str) {
+        let (reason, message) = match lacks {
+            Lack::Network => (event::NETWORK_NOT_READY, format!("network is not ready: {message}")),
+            Lack::Cgroup => {
+                (event::FAILED_CREATE_POD_CONTAINER, format!("unable to ensure pod container exists: {message}"))
+            }
+            Lack::Directories => (event::FAILED, format!("error making pod data directories: {message}")),
+            Lack::Volume => (event::FAILED_MOUNT, message.to_owned()),
+        };
+        self.event(Severity::Warning, reason, message, None);
     }
 
     /// LC-292.
@@ -213,7 +229,7 @@ impl PodState {
                 self.event(Severity::Normal, event::PULLED, message, Some(container));
             }
             Outcome::NoImage { reason, message } => self.note_no_image(container, image, reason, message, is_late),
-            Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
+            Outcome::NotStarted { message, .. } | Outcome::NotPrepared { message, .. } | Outcome::Failed(message) => {
                 self.note_no_image(container, image, waiting::ERR_IMAGE_PULL, message, is_late);
             }
         }
@@ -246,7 +262,9 @@ impl PodState {
             | Outcome::Measured(_)
             | Outcome::FellBackToHttp { .. } => (true, None),
             Outcome::NotStarted { stage, message } => (*stage == StartStage::Start, Some(message)),
-            Outcome::NoImage { message, .. } | Outcome::Failed(message) => (false, Some(message)),
+            Outcome::NoImage { message, .. } | Outcome::NotPrepared { message, .. } | Outcome::Failed(message) => {
+                (false, Some(message))
+            }
         };
         if was_created {
             self.event(Severity::Normal, event::CREATED, "Container created".to_owned(), Some(container));

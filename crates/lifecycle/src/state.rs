@@ -14,7 +14,7 @@ use objects::reasons::waiting;
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
 use crate::disruption::Ending;
-use crate::fact::{Fact, Instance, Observation, Outcome, ProbeResult};
+use crate::fact::{Fact, Instance, Lack, Observation, Outcome, ProbeResult};
 use crate::hooks::PostStart;
 use crate::kill::Kill;
 use crate::limits::{MEMORY_BYTES_DEFAULT, NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
@@ -377,8 +377,18 @@ impl PodState {
         container: Option<&str>,
         annotations: BTreeMap<String, String>,
     ) {
-        let (reason, container) = (reason.into(), container.map(str::to_owned));
+        let (reason, message) = (reason.into(), self.without_ids(message, container));
+        let container = container.map(str::to_owned);
         self.note(Note::Event { severity, reason, message, container, annotations });
+    }
+
+    /// LC-303: a container goes by its name, so that events about its instances
+    /// stay equal.
+    fn without_ids(&self, message: String, container: Option<&str>) -> String {
+        let Some(name) = container else { return message };
+        let instances = self.seen.iter().flat_map(|seen| seen.instances_of(name));
+        let ids = instances.map(|it| it.id.rsplit_once("://").map_or(it.id.as_str(), |(_, id)| id));
+        ids.filter(|id| !id.is_empty()).fold(message, |message, id| message.replace(id, name))
     }
 
     fn on_pod_changed(&mut self, spec: PodSpec) -> News {
@@ -386,9 +396,10 @@ impl PodState {
         if !spec.is_static && spec.generation < self.spec.generation {
             return News::Nothing;
         }
-        // LC-014: it came back; what there is must end first.
+        // LC-014: it came back; what there is must end first. TC-043: the UID of
+        // an API pod never lives again.
         if self.is_gone {
-            self.successor = Some(spec);
+            self.successor = Some(spec).filter(|spec| spec.is_static);
         } else {
             self.spec = spec;
         }
@@ -480,7 +491,9 @@ impl PodState {
                 self.on_update_ended(action, outcome, now);
             }
             (Action::KillContainer { id, .. }, Outcome::Failed(_)) => self.on_kill_failed(id, action, now),
-            (_, Outcome::Failed(_)) => self.work.hold_after_failure(action, now.mono),
+            // LC-018
+            (_, Outcome::NotPrepared { lacks: Lack::Network, .. }) => self.work.hold_without_network(action, now.mono),
+            (_, Outcome::Failed(_) | Outcome::NotPrepared { .. }) => self.work.hold_after_failure(action, now.mono),
             (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
             // It did not help: wait like after a failure.
             (Action::CreateSandbox { .. }, _) if !self.has_usable_sandbox() => {
@@ -505,7 +518,7 @@ impl PodState {
                 return self.attempts.on_pulled(name, attempt, image);
             }
             Outcome::NoImage { reason, message } => Waiting { reason: reason.clone(), message: message.clone() },
-            Outcome::NotStarted { message, .. } | Outcome::Failed(message) => {
+            Outcome::NotStarted { message, .. } | Outcome::NotPrepared { message, .. } | Outcome::Failed(message) => {
                 Waiting { reason: waiting::ERR_IMAGE_PULL.to_owned(), message: message.clone() }
             }
         };
@@ -524,7 +537,9 @@ impl PodState {
             }
             Outcome::NotStarted { stage, message } => self.attempts.on_start_failed(name, *stage, message, now),
             Outcome::NoImage { message, .. } => self.attempts.on_start_failed(name, Create, message, now),
-            Outcome::Failed(message) => self.attempts.on_start_failed(name, Start, message, now),
+            Outcome::NotPrepared { message, .. } | Outcome::Failed(message) => {
+                self.attempts.on_start_failed(name, Start, message, now);
+            }
         }
     }
 

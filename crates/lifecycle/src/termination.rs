@@ -181,6 +181,9 @@ impl PodState {
 /// LC-283: kill all running instances, then stop the sandbox.
 pub(crate) fn plan_stop(draft: &mut Draft<'_>, shutdown: &Shutdown) {
     let state = draft.state;
+    if let Some(at) = state.overdue_kill_at() {
+        draft.wake(at);
+    }
     // LC-284: all at once, except for those whose turn has not come.
     for instance in state.alive() {
         draft.stop(instance, &shutdown.terms(state.must_wait(instance)), shutdown.cause.clone());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ambient::Mono;
 
 use crate::action::Action;
-use crate::limits::RETRY_AFTER;
+use crate::limits::{NETWORK_RETRY_AFTER, RETRY_AFTER};
 use crate::resources::CgroupValues;
 use crate::table::Table;
 
@@ -37,13 +37,18 @@ impl Work {
     }
 
     pub(crate) fn hold_after_failure(&mut self, action: &Action, at: Mono) {
-        hold(&mut self.failed, family(action), at);
+        hold(&mut self.failed, family(action), at, RETRY_AFTER);
+    }
+
+    /// LC-018: a network comes up by itself.
+    pub(crate) fn hold_without_network(&mut self, action: &Action, at: Mono) {
+        hold(&mut self.failed, family(action), at, NETWORK_RETRY_AFTER);
     }
 
     /// An action that ended well and is still wanted did not help: it waits
     /// like one that failed, so that nothing can spin.
     pub(crate) fn hold_repetition(&mut self, action: &Action, at: Mono) {
-        hold(&mut self.repeated, action.clone(), at);
+        hold(&mut self.repeated, action.clone(), at, RETRY_AFTER);
     }
 
     pub(crate) fn is_in_flight(&self, action: &Action) -> bool {
@@ -89,9 +94,9 @@ impl Work {
     }
 }
 
-fn hold(holds: &mut Table<Action, Mono>, key: Action, at: Mono) {
+fn hold(holds: &mut Table<Action, Mono>, key: Action, at: Mono, pause: Duration) {
     holds.retain(|_, retry_at| *retry_at > at);
-    holds.insert(key, at + RETRY_AFTER);
+    holds.insert(key, at + pause);
 }
 
 /// The action without what changes from try to try.

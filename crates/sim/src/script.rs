@@ -496,7 +496,11 @@ impl Script {
 
     fn end(&mut self, action: Action, outcome: Outcome) {
         match outcome {
-            Outcome::NoImage { .. } | Outcome::NotStarted { .. } | Outcome::Failed(_) | Outcome::Probed(_) => {
+            Outcome::NoImage { .. }
+            | Outcome::NotStarted { .. }
+            | Outcome::NotPrepared { .. }
+            | Outcome::Failed(_)
+            | Outcome::Probed(_) => {
                 self.write(What::Ended(action.clone(), outcome.clone()));
             }
             Outcome::Done | Outcome::Image(_) | Outcome::Measured(_) | Outcome::FellBackToHttp { .. } => {}

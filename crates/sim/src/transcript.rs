@@ -98,7 +98,10 @@ pub(crate) fn answer(result: &ProbeResult) -> (&'static str, Option<&str>) {
 /// The error text of an outcome.
 pub(crate) fn error(outcome: &Outcome) -> &str {
     match outcome {
-        Outcome::NoImage { message, .. } | Outcome::NotStarted { message, .. } | Outcome::Failed(message) => message,
+        Outcome::NoImage { message, .. }
+        | Outcome::NotStarted { message, .. }
+        | Outcome::NotPrepared { message, .. }
+        | Outcome::Failed(message) => message,
         Outcome::Done
         | Outcome::Image(_)
         | Outcome::Probed(_)

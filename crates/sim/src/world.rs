@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ambient::{Now, Timestamp};
 use lifecycle::{
-    Action, Cause, HookKind, ImageUse, Instance, InstanceState, MemoryUse, Observation, Outcome, ProbeKind,
+    Action, Cause, HookKind, ImageUse, Instance, InstanceState, Lack, MemoryUse, Observation, Outcome, ProbeKind,
     ProbeResult, SandboxSeen, StartStage, spec_hash,
 };
 
@@ -92,7 +92,11 @@ pub struct World {
     /// Instances that got their stop signal: it is sent once (LC-288).
     signalled: BTreeSet<String>,
     pub bad_sandbox: Option<String>,
+    /// What sandboxes need and do not have, and why.
+    pub lacks: Option<(Lack, String)>,
     pub bad_kill: Option<String>,
+    /// Kills never end and do nothing.
+    pub is_kill_stuck: bool,
     /// Kills end well and do nothing.
     pub is_kill_idle: bool,
     /// Sandboxes come up without an address.
@@ -244,6 +248,9 @@ impl World {
     }
 
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
+        if let Some((lacks, message)) = &self.lacks {
+            return Outcome::NotPrepared { lacks: *lacks, message: message.clone() };
+        }
         if let Some(error) = &self.bad_sandbox {
             return Outcome::Failed(error.clone());
         }
@@ -276,7 +283,7 @@ impl World {
             // Whoever speaks of pulls means that there is something to pull.
             None if self.bad_pulls.contains_key(container) || self.slow_pulls.contains_key(container) => {
                 let took_ms = u64::try_from(takes.as_millis()).unwrap_or(u64::MAX);
-                Outcome::Image(ImageUse::Pulled { took_ms, waited_ms: took_ms, size_bytes: IMAGE_BYTES })
+                Outcome::Image(ImageUse::Pulled { took_ms, waited_ms: 0, size_bytes: IMAGE_BYTES })
             }
             None => Outcome::Image(ImageUse::AlreadyPresent),
         };
@@ -372,6 +379,9 @@ impl World {
         if !is_running || self.is_kill_idle {
             self.buried.insert(id.to_owned());
             return Some(Outcome::Done);
+        }
+        if self.is_kill_stuck {
+            return None;
         }
         let is_first = !self.kills.contains_key(id);
         let kill = self.kills.entry(id.to_owned()).or_insert((now.after(grace), Vec::new()));

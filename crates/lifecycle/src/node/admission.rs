@@ -57,6 +57,12 @@ impl Node {
     /// LC-372: admits, rejects, or makes others leave first.
     pub(super) fn admit(&mut self, mut seat: Seat) {
         let uid = seat.spec.uid.clone();
+        let predecessors = self.predecessors(&seat.spec);
+        if !predecessors.is_empty() {
+            seat.standing = Standing::Waiting { victims: predecessors };
+            self.seats.insert(uid, seat);
+            return;
+        }
         let fact = match self.objection(&seat) {
             None => Fact::Admitted(seat.allocation.clone()),
             Some(Objection::Shortage(shortages)) if seat.spec.needs.is_critical => {
@@ -75,6 +81,22 @@ impl Node {
         seat.standing = if is_rejected { Standing::Rejected } else { Standing::Admitted };
         self.seats.insert(uid.clone(), seat);
         self.tell(&uid, fact);
+    }
+
+    /// LC-358, TC-098: pods of the same name that still run and would collide;
+    /// it starts once they stopped. Others of one name run side by side.
+    fn predecessors(&self, pod: &PodSpec) -> Vec<String> {
+        let is_same = |other: &&Seat| {
+            let other = &other.spec;
+            other.uid != pod.uid && (&other.namespace, &other.name) == (&pod.namespace, &pod.name)
+        };
+        let collides = |other: &&Seat| {
+            let ports = &other.spec.needs.ports;
+            let shares_port = ports.iter().any(|held| pod.needs.ports.iter().any(|port| port.conflicts_with(held)));
+            shares_port || (pod.is_static && other.spec.is_static)
+        };
+        let found = self.active().filter(is_same).filter(collides);
+        found.map(|other| other.spec.uid.clone()).collect()
     }
 
     /// TC-261: the checks in order; the first that objects speaks.

@@ -4,6 +4,7 @@
 //! again, and when somebody must go (`ranking.rs` says who).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use ambient::{Mono, Now, Timestamp};
@@ -100,6 +101,11 @@ impl Signal {
         }
     }
 
+    /// TC-231.
+    fn is_configurable(self) -> bool {
+        !matches!(self, Signal::ContainerfsAvailable | Signal::ContainerfsInodesFree)
+    }
+
     /// TC-234.
     fn kind(self) -> Kind {
         match self.scarce() {
@@ -107,6 +113,23 @@ impl Signal {
             Scarce::Disk | Scarce::Inodes => Kind::Disk,
             Scarce::Processes => Kind::Pid,
         }
+    }
+}
+
+/// As the configuration spells it.
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Signal::MemoryAvailable => "memory.available",
+            Signal::AllocatableMemoryAvailable => "allocatableMemory.available",
+            Signal::NodefsAvailable => "nodefs.available",
+            Signal::NodefsInodesFree => "nodefs.inodesFree",
+            Signal::ImagefsAvailable => "imagefs.available",
+            Signal::ImagefsInodesFree => "imagefs.inodesFree",
+            Signal::ContainerfsAvailable => "containerfs.available",
+            Signal::ContainerfsInodesFree => "containerfs.inodesFree",
+            Signal::PidAvailable => "pid.available",
+        })
     }
 }
 
@@ -147,6 +170,20 @@ impl Threshold {
         let reclaim = if has_been { self.reclaim.of(reading.capacity) } else { 0 };
         reading.available < self.value.of(reading.capacity) + reclaim
     }
+}
+
+/// TC-231: `evictionHard` as set; what is not set has no threshold, unless the
+/// defaults are merged in (`mergeDefaultEvictionSettings`).
+pub fn hard_thresholds(set: &[(Signal, Amount)], merges_defaults: bool) -> Result<Vec<Threshold>, String> {
+    if let Some((signal, _)) = set.iter().find(|(signal, _)| !signal.is_configurable()) {
+        return Err(format!("evictionHard: {signal} follows nodefs or imagefs and cannot be set; leave it out"));
+    }
+    if set.is_empty() {
+        return Ok(defaults());
+    }
+    let is_set = |signal: Signal| set.iter().any(|(other, _)| *other == signal);
+    let rest = defaults().into_iter().filter(|it| merges_defaults && !is_set(it.signal));
+    Ok(set.iter().map(|(signal, value)| Threshold::hard(*signal, *value)).chain(rest).collect())
 }
 
 /// TC-231.

@@ -25,7 +25,8 @@ pub(super) struct Seat {
 /// How far a pod got on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// A critical pod that others make room for.
+    /// Others end first: they make room for a critical pod, or are its
+    /// predecessors.
     Waiting {
         victims: Vec<String>,
     },

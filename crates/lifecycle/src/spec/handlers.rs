@@ -143,6 +143,8 @@ impl Handlers {
 }
 
 fn parse_probe(container: &Container, probe: &Probe, field: &str) -> Result<ProbeSpec, SpecError> {
+    let given = [probe.exec.is_some(), probe.http_get.is_some(), probe.tcp_socket.is_some(), probe.grpc.is_some()];
+    one_handler(&given, field)?;
     let mechanism = if let Some(exec) = &probe.exec {
         Mechanism::Exec { command: exec.command.clone().unwrap_or_default() }
     } else if let Some(get) = &probe.http_get {
@@ -169,6 +171,8 @@ fn parse_probe(container: &Container, probe: &Probe, field: &str) -> Result<Prob
 }
 
 fn parse_hook(container: &Container, hook: &LifecycleHandler, field: &str) -> Result<HookSpec, SpecError> {
+    let given = [hook.exec.is_some(), hook.http_get.is_some(), hook.sleep.is_some(), hook.tcp_socket.is_some()];
+    one_handler(&given, field)?;
     if let Some(exec) = &hook.exec {
         Ok(HookSpec::Exec { command: exec.command.clone().unwrap_or_default() })
     } else if let Some(get) = &hook.http_get {
@@ -222,6 +226,15 @@ fn seconds(value: Option<i32>) -> Option<Duration> {
 
 fn count(value: Option<i32>) -> Option<u32> {
     value.and_then(|value| u32::try_from(value).ok()).filter(|value| *value > 0)
+}
+
+/// LC-223, LC-242: which one would run must not be a matter of luck.
+fn one_handler(given: &[bool], field: &str) -> Result<(), SpecError> {
+    if given.iter().filter(|is_given| **is_given).count() > 1 {
+        let problem = "may not specify more than 1 handler type".to_owned();
+        return Err(SpecError { field: field.to_owned(), problem });
+    }
+    Ok(())
 }
 
 fn no_handler(field: &str) -> SpecError {

@@ -98,6 +98,27 @@ pub fn is_mirror_of(mirror: &Pod, pod: &Pod) -> bool {
     same_name && annotation(mirror, MIRROR).is_some() && annotation(mirror, MIRROR) == annotation(pod, HASH)
 }
 
+/// What is to be done about the object that shows a static pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MirrorStep {
+    Keep,
+    Create,
+    /// At once: nothing of it runs (grace 0).
+    Delete,
+}
+
+/// LC-356, LC-357, TC-148: `is_ending` while something of the pod may still run.
+pub fn mirror_step(pod: Option<&Pod>, is_ending: bool, mirror: Option<&Pod>) -> MirrorStep {
+    match (pod, mirror) {
+        (Some(_), None) => MirrorStep::Create,
+        (Some(pod), Some(mirror)) if mirror.metadata.deletion_timestamp.is_some() || !is_mirror_of(mirror, pod) => {
+            MirrorStep::Delete
+        }
+        (None, Some(_)) if !is_ending => MirrorStep::Delete,
+        (Some(_) | None, Some(_)) | (None, None) => MirrorStep::Keep,
+    }
+}
+
 /// LC-354: where a pod came from stands in an annotation; the API is the default.
 pub(super) fn is_static(pod: &Pod) -> bool {
     annotation(pod, SOURCE).is_some_and(|source| source != "api")

@@ -67,3 +67,22 @@ fn lc_356_a_mirror_belongs_to_one_version_of_its_pod() {
     let changed = static_pod(pod(), manifest(b"y")).expect("a static pod");
     assert!(!is_mirror_of(&mirror, &changed));
 }
+
+#[test]
+fn lc_356_lc_357_tc_148_a_mirror_follows_its_pod_and_never_leads() {
+    let made = static_pod(pod(), manifest(b"x")).expect("a static pod");
+    let mirror = mirror_of(&made, "Node-1", "n1");
+    let step = |mirror: Option<&Pod>| mirror_step(Some(&made), false, mirror);
+    assert_eq!(step(None), MirrorStep::Create);
+    assert_eq!(step(Some(&mirror)), MirrorStep::Keep);
+    // Whoever deletes it only makes it come again.
+    let mut deleted = mirror.clone();
+    deleted.metadata.deletion_timestamp = Some(objects::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
+    assert_eq!(step(Some(&deleted)), MirrorStep::Delete);
+    let older = mirror_of(&static_pod(pod(), manifest(b"y")).expect("a static pod"), "Node-1", "n1");
+    assert_eq!(step(Some(&older)), MirrorStep::Delete);
+    // The manifest is gone: the mirror shows the pod until it stopped.
+    assert_eq!(mirror_step(None, true, Some(&mirror)), MirrorStep::Keep);
+    assert_eq!(mirror_step(None, false, Some(&mirror)), MirrorStep::Delete);
+    assert_eq!(mirror_step(None, false, None), MirrorStep::Keep);
+}
