@@ -167,6 +167,12 @@ async fn start_container(scene: &Scene, name: &str, attempt: u32) -> Result<(), 
 async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::ContainerConfig, String> {
     let (ctx, pod) = (&scene.ctx, &scene.pod);
     let (_, container) = container::find(pod, name).ok_or_else(|| format!("container {name} is not in the spec"))?;
+    // LC-363
+    if let Some(target) = container::target_of(pod, name)
+        && !scene.seen.instances.iter().any(|instance| instance.name == target)
+    {
+        return Err(format!("unable to find target container {target}"));
+    }
     let references = payload::references(&ctx.client, &scene.who.namespace, env::needed(&container)).await?;
     let host_ips: Vec<String> = ctx.config.host_ips.iter().map(ToString::to_string).collect();
     let pod_ips = pod_ips(scene, &host_ips);

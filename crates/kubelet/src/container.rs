@@ -43,6 +43,13 @@ pub(crate) fn find(pod: &Pod, name: &str) -> Option<(List, Container)> {
     serde_json::from_value(document).ok().map(|container| (List::Ephemeral, container))
 }
 
+/// LC-363: whose processes an ephemeral container is to see.
+pub(crate) fn target_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
+    let mut ephemeral = pod.spec.iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let found = ephemeral.find(|container| container.name == name)?;
+    found.target_container_name.as_deref().filter(|target| !target.is_empty())
+}
+
 /// Everything the configuration of an instance depends on.
 pub(crate) struct Birth<'a> {
     pub(crate) pod: &'a Pod,

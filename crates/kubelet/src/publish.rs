@@ -108,8 +108,8 @@ async fn send_all(
         let sent = ctx.client.patch_status::<Pod>(&who.namespace, &who.name, &Patch::Strategic(patch.clone())).await;
         match sent {
             Ok(pod) => mailbox.pod(Arc::new(pod)),
-            // TC-088: gone, and the watch will say so.
-            Err(ApiError::NotFound { .. }) => {}
+            // TC-088: gone, or the name belongs to another; the watch will say so.
+            Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => {
                 tracing::debug!(pod = who.name, uid = who.uid, %error, "status not written");
                 slot.put_back(patch);

@@ -18,7 +18,7 @@ use crate::table::Table;
 use crate::text;
 use crate::view::Waiting;
 
-/// LC-177: in memory only; an agent restart forgets it.
+/// LC-177, TC-276: in memory only; an agent restart forgets it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Attempts {
     /// LC-069: the start-failure cache, by container. Bounded by the spec.

@@ -81,7 +81,8 @@ impl Basis<'_> {
         }
     }
 
-    /// LC-122: only together with the terminal phase, with a fresh time.
+    /// LC-122, TC-204, TC-207: only together with the terminal phase, with a fresh
+    /// time and the generation.
     fn disruption(&self) -> Option<Condition> {
         let message = self.disruption.clone().filter(|_| self.view.phase.is_terminal())?;
         let reason = condition::TERMINATION_BY_KUBELET;
@@ -134,7 +135,7 @@ impl Basis<'_> {
         Verdict::no(condition::CONTAINERS_NOT_INITIALIZED, names.message("incomplete"))
     }
 
-    /// LC-103, LC-109, LC-215.
+    /// LC-103, LC-109, LC-215, TC-085.
     fn containers_ready(&self) -> Verdict {
         let counted = self.pod.containers().filter(|container| container.role != Role::Init);
         let mut names = Names::default();

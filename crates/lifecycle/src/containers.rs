@@ -43,7 +43,7 @@ impl Containers<'_> {
         view
     }
 
-    /// LC-064, LC-065.
+    /// LC-064, LC-065, TC-279.
     fn without_instance(&self, container: &ContainerSpec, prior: Option<&ContainerView>) -> ContainerView {
         let is_removed = is_shown_restarting(&self.state.shown) && container.role != Role::Ephemeral;
         if let Some(prior) = prior.filter(|_| is_removed && self.state.may_restart_all()) {

@@ -115,12 +115,12 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
     let mut computed = phase::of(&state.spec, all, at, &state.rules);
     if is_terminal {
         close(view, &state.spec);
-        // TC-084: whatever could not be resolved has failed.
+        // TC-084, TC-144: whatever could not be resolved has failed.
         if !computed.is_terminal() && !state.spec.is_static {
             computed = Phase::Failed;
         }
     } else if computed.is_terminal() {
-        // LC-047: not while something could still run.
+        // LC-047, TC-081: not while something could still run.
         computed = state.shown.phase;
     }
     // LC-046, LC-301: what the node decided.
@@ -129,7 +129,8 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
         computed = Phase::Failed;
     }
     view.phase = phase::final_once_terminal(computed, state.shown.phase, state.spec.published.phase);
-    // LC-045
+    // LC-045, TC-265: a reason lives as long as its phase. TC-266: an exit alone
+    // brings none.
     let previous = [&state.shown, &state.spec.published].into_iter().find(|before| before.phase == view.phase);
     if let Some(before) = previous {
         view.reason.clone_from(&before.reason);

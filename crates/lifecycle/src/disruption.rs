@@ -89,7 +89,7 @@ impl Ending {
 }
 
 impl PodState {
-    /// TC-260. A pod that runs already (agent restart) ends like an orphan.
+    /// TC-260. TC-277: a pod that runs already (agent restart) ends like an orphan.
     pub(crate) fn on_rejected(&mut self, rejection: &Rejection, now: Now) {
         if self.ending.is_some() || self.stage != Stage::Syncing {
             return;

@@ -70,8 +70,9 @@ impl Terms {
         self.deadline.max(self.kill_not_before).max(sent_at + KILL_WINDOW_MIN)
     }
 
-    /// LC-285, TC-114: whole seconds of the hook and of waiting are deducted,
-    /// two remain.
+    /// LC-285, TC-114: whole seconds of the hook and of waiting are deducted.
+    /// LC-237, TC-056, TC-115: two remain, once, whoever used up the rest.
+    /// LC-297, TC-116: nobody gets more because others were slow.
     fn budget(&self, kill: Option<&Kill>, now: Now) -> Duration {
         let (since, grace) = kill.map_or((self.since, self.grace), |kill| (kill.since, kill.grace.min(self.grace)));
         let waits_since = kill.and_then(Kill::hook_ended_at).unwrap_or(since);
@@ -94,8 +95,8 @@ fn whole_seconds(duration: Duration) -> Duration {
 }
 
 impl Draft<'_> {
-    /// The next step of stopping an instance (LC-285). TC-063: whoever decided
-    /// it, the hook runs; LC-059, TC-062: it has ended or was given up before
+    /// The next step of stopping an instance (LC-285, TC-051, TC-109). LC-234,
+    /// TC-063: whoever decided it, the hook runs; LC-059, TC-062: it has ended or was given up before
     /// the instance ends by our hand.
     pub(crate) fn stop(&mut self, instance: &Instance, terms: &Terms, cause: Cause) {
         let state = self.state;
@@ -117,7 +118,7 @@ impl Draft<'_> {
             if is_hooked && kill.is_none() {
                 return self.run_hook(instance, HookKind::PreStop, Some(deadline.since(now.mono)), cause);
             }
-            // LC-235, LC-296, TC-055: the signal waits for the hook and for its turn.
+            // LC-235, LC-296, TC-055, TC-117: the signal waits for the hook and for its turn.
             let is_hook_running = kill.is_some_and(|kill| kill.hook == Hook::Running);
             let is_signalled = kill.is_some_and(|kill| kill.signal.is_some());
             if is_hook_running || (terms.must_wait && !is_signalled) {
@@ -193,7 +194,7 @@ impl PodState {
         self.kills.get_or_insert(id.to_owned(), fresh)
     }
 
-    /// LC-238, TC-059: how it ended changes nothing; that it ended does.
+    /// LC-238, TC-059, TC-119: how it ended changes nothing; that it ended does.
     pub(crate) fn on_pre_stop_ended(&mut self, id: &str, outcome: &Outcome, now: Now) {
         let is_alive = self.alive().any(|instance| instance.id == id);
         let terms = self.terms(id, now);
@@ -231,8 +232,9 @@ impl PodState {
         }
     }
 
-    /// LC-294, TC-111: a sidecar waits for every app container and for the
-    /// sidecar after it, transitively for all later ones.
+    /// LC-294, TC-110, TC-111: a sidecar waits for every app container and for
+    /// the sidecar after it, transitively for all later ones. TC-112, TC-118: for
+    /// those the runtime still shows alive, whatever became of their hooks.
     pub(crate) fn must_wait(&self, instance: &Instance) -> bool {
         let position = |name: &str| self.spec.init.iter().position(|container| container.name == name);
         let role = |name: &str| self.spec.container(name).map(|container| container.role);
@@ -242,7 +244,7 @@ impl PodState {
         self.alive().any(|other| match role(&other.name) {
             Some(Role::App) => true,
             Some(Role::Sidecar) => position(&other.name) > position(&instance.name),
-            // LC-295: neither waits nor is waited for.
+            // LC-295, TC-113: neither waits nor is waited for.
             Some(Role::Init | Role::Ephemeral) | None => false,
         })
     }

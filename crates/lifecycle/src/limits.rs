@@ -53,6 +53,9 @@ pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(crate) const SUCCESS_THRESHOLD: u32 = 1;
 pub(crate) const FAILURE_THRESHOLD: u32 = 3;
 
+/// LC-378, TC-271: what runs for longer when an agent starts was there before it.
+pub(crate) const ADOPTED_AGE: Duration = Duration::from_secs(10);
+
 /// The memory of a node nobody described, for OOM scores.
 pub(crate) const MEMORY_BYTES_DEFAULT: u64 = 8 << 30;
 

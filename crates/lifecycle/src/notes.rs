@@ -254,6 +254,7 @@ impl PodState {
         self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(container));
     }
 
+    /// LC-306: each step is told when it is done, so that the order is theirs.
     fn note_start(&mut self, container: &str, outcome: &Outcome) {
         let (was_created, error) = match outcome {
             Outcome::Done
@@ -275,7 +276,7 @@ impl PodState {
         }
     }
 
-    /// LC-189: once for each sandbox that is lost and will be replaced.
+    /// LC-189, TC-286: once for each sandbox that is lost and will be replaced.
     pub(crate) fn note_lost_sandbox(&mut self, now: Now) {
         let may_be_lost = self.stage == Stage::Syncing && !self.has_usable_sandbox();
         let is_lost = may_be_lost && matches!(self.course(), Course::NewSandbox(_));
@@ -321,7 +322,8 @@ impl PodState {
         self.note(Note::Transition { what, cause: Cause::new(rule, because) });
     }
 
-    /// LC-167: once per instance, also when its successor already runs.
+    /// LC-167, TC-150, TC-151: once per instance, also when its successor already
+    /// runs. DEC-10 settles the words (LC-394).
     fn note_exit(&mut self, before: Option<&ContainerView>, after: &ContainerView) {
         if !self.rules.exit_events {
             return;

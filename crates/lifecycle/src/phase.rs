@@ -43,8 +43,8 @@ pub(crate) fn of<'a>(
     count.decide(at, pod.is_static)
 }
 
-/// LC-044: a terminal phase is never left. The API's word counts most: others
-/// have acted on it.
+/// LC-044, TC-145: a terminal phase is never left. The API's word counts most:
+/// others have acted on it.
 pub(crate) fn final_once_terminal(computed: Phase, previous: Phase, published: Phase) -> Phase {
     [published, previous].into_iter().find(|phase| phase.is_terminal()).unwrap_or(computed)
 }
@@ -86,7 +86,7 @@ impl Count {
         }
     }
 
-    /// Step B. LC-041: how a sidecar ends never counts.
+    /// Step B. LC-041, LC-217, TC-121: how a sidecar ends never counts.
     fn sidecar(&mut self, view: Option<&ContainerView>) {
         let Some(view) = view else {
             self.unknown += 1;
@@ -142,6 +142,8 @@ impl Count {
             return Phase::Running;
         }
         let all_succeeded = if self.stopped == self.succeeded { Phase::Succeeded } else { Phase::Failed };
+        // TC-082, TC-141: by exit codes, whatever the policy. TC-142, LC-359: not
+        // for a static pod.
         if at.is_terminal && !is_static {
             return all_succeeded;
         }

@@ -1,7 +1,8 @@
 //! Turns the state into actions and the next moment to ask again.
 //!
-//! Decides: nothing of its own; it calls the rule modules in order and leaves
-//! out what is in flight or must wait.
+//! Decides: nothing of its own; it calls the rule modules in order, which is the
+//! order of the reference timelines (LC-393), and leaves out what is in flight or
+//! must wait.
 
 use std::time::Duration;
 
@@ -91,7 +92,8 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// LC-189: everything of the old one goes before the new one comes.
+    /// LC-189, LC-208, TC-284: everything of the old one goes before the new one
+    /// comes, and what initialized the pod, so that it runs again.
     fn replace_sandbox(&mut self, cause: Cause) {
         let state = self.state;
         let Some(seen) = &state.seen else { return };
@@ -135,7 +137,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// LC-193: one after another in spec order; one that is held back or
+    /// LC-193, LC-213: one after another in spec order; one that is held back or
     /// failed does not stop the next.
     fn start_next(&mut self, wanted: &[Wanted<'_>]) {
         // LC-232: the hook of one is part of its start.

@@ -12,6 +12,7 @@ use objects::reasons::{condition, event};
 
 use crate::action::{Action, Cause};
 use crate::fact::{Instance, InstanceState, Observation, ProbeResult};
+use crate::limits::ADOPTED_AGE;
 use crate::plan::Draft;
 use crate::spec::{ContainerSpec, ProbeKind, ProbeSpec, Role};
 use crate::state::{News, PodState, Severity, Stage};
@@ -152,7 +153,7 @@ impl PodState {
             || self.probes.verdict(instance, ProbeKind::Startup) == Some(Verdict::Success)
     }
 
-    /// LC-078, LC-265.
+    /// LC-078, LC-265. LC-266: not before its first success.
     pub(crate) fn is_ready(&self, container: &ContainerSpec, instance: &Instance) -> bool {
         if !self.is_started(container, instance) {
             return false;
@@ -167,19 +168,26 @@ impl PodState {
         }
     }
 
-    /// LC-196, LC-263: the probe that condemned the instance.
+    /// LC-196, LC-263: the probe that condemned the instance. LC-264: time to start
+    /// is given by a startup probe, and by nothing else.
     pub(crate) fn failed_probe(&self, instance: &Instance) -> Option<ProbeKind> {
         let has_failed = |kind: &ProbeKind| self.probes.verdict(instance, *kind) == Some(Verdict::Failure);
         [ProbeKind::Liveness, ProbeKind::Startup].into_iter().find(has_failed)
     }
 
     /// LC-378, H39: what runs before we look for the first time keeps its state.
-    pub(crate) fn adopt(&mut self, seen: &Observation) {
+    pub(crate) fn adopt(&mut self, seen: &Observation, now: Now) {
+        // LC-379, TC-273
         if self.rules.change_status_on_agent_restart {
             return;
         }
         let was_ready = self.shown.condition(condition::READY).is_some_and(|ready| ready.status == Truth::True);
-        for instance in seen.instances.iter().filter(|instance| instance.is_running()) {
+        // TC-271: younger ones may owe their start to whoever is restarting.
+        let is_older = |instance: &&Instance| match &instance.state {
+            InstanceState::Running { started_at } => now.mono_of(*started_at) + ADOPTED_AGE < now.mono,
+            InstanceState::Created | InstanceState::Exited { .. } | InstanceState::Unknown => false,
+        };
+        for instance in seen.instances.iter().filter(is_older) {
             let was_started = was_started(&self.shown, instance);
             self.probes.adopted.insert(instance.id.clone(), Adopted { was_started, was_ready });
         }
@@ -219,7 +227,8 @@ impl PodState {
         }
     }
 
-    /// LC-257, LC-262: who may be probed from now on.
+    /// LC-257, LC-262: who may be probed from now on. LC-258: nobody who does not
+    /// run.
     fn gate_probes(&mut self, now: Now) {
         let gates: Vec<bool> =
             self.spec.probes().map(|(container, kind, _)| self.is_gate_open(container, kind)).collect();
@@ -291,7 +300,7 @@ impl PodState {
         News::Something
     }
 
-    /// LC-269, H41: a terminating pod is asked for its readiness to the end,
+    /// LC-269, H41, TC-124, TC-125: a terminating pod is asked for its readiness to the end,
     /// and only its sidecars for more.
     fn is_probed(&self, container: &ContainerSpec, kind: ProbeKind) -> bool {
         match &self.stage {

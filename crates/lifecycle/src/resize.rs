@@ -30,7 +30,7 @@ mod steps;
 pub(crate) use steps::plan;
 
 /// What a pod was given, by container; the generation of the spec it is from.
-/// The driver keeps it across restarts (LC-344, TC-299).
+/// The driver keeps it across restarts (LC-344, TC-298, TC-299).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Allocation {
     pub generation: i64,

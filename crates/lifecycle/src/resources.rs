@@ -177,7 +177,7 @@ impl Sized<'_> {
         i64::try_from(share).unwrap_or(i64::MAX)
     }
 
-    /// LC-330, LC-332.
+    /// LC-330, LC-332, TC-244.
     fn oom_score(&self, container: &ContainerSpec) -> i32 {
         if self.pod.needs.is_node_critical {
             return OOM_SCORE_PROTECTED;

@@ -84,7 +84,7 @@ impl PodState {
     }
 }
 
-/// LC-150, LC-151, LC-240: no grace, and so no hook. LC-152: the sandbox stays.
+/// LC-150, LC-151, LC-240, TC-070: no grace, and so no hook. LC-152: the sandbox stays.
 /// LC-155: without dead instances there is no back-off.
 pub(crate) fn plan_restart_all(draft: &mut Draft<'_>, kill: &[&Instance], remove: &[&Instance]) {
     if let Some(at) = draft.state.restart_all_not_before().filter(|at| *at > draft.now.mono) {

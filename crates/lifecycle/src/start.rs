@@ -63,6 +63,7 @@ impl PodState {
             return Course::Wait;
         }
         match seen.usable_sandbox(self.spec.is_host_network) {
+            // LC-201, TC-282: nothing starts before sandbox, network and volumes are there.
             None => self.course_without_sandbox(seen),
             // LC-147: whatever any policy says.
             Some(_) if self.is_restarting_all() => self.course_of_restart_all(),
@@ -73,11 +74,11 @@ impl PodState {
     fn course_without_sandbox(&self, seen: &Observation) -> Course<'_> {
         let attempt = seen.next_sandbox_attempt();
         let is_never = self.spec.restart_policy == RestartPolicy::Never;
-        // LC-190: only the pod-level policy is looked at.
+        // LC-190, TC-285, LC-382: only the pod-level policy is looked at.
         if is_never && attempt > 0 && !seen.instances.is_empty() {
             return Course::End(Cause::new("LC-190", "the sandbox is lost and restartPolicy is Never"));
         }
-        // LC-191
+        // LC-191, TC-285
         let is_app = |instance: &Instance| self.spec.apps.iter().any(|app| app.name == instance.name);
         let is_left = |app: &ContainerSpec| {
             seen.newest_of(&app.name).is_some_and(Instance::is_running) || self.should_start(app, seen)
@@ -86,12 +87,13 @@ impl PodState {
             return Course::End(Cause::new("LC-191", "the sandbox is lost and every app container is done"));
         }
         let because = if seen.sandboxes.is_empty() { "the pod has no sandbox" } else { "the sandbox is not usable" };
+        // TC-283, TC-287: the pod itself lives on.
         Course::NewSandbox(Cause::new("LC-188", because))
     }
 
     fn course_in<'a>(&'a self, sandbox: &'a SandboxSeen, seen: &'a Observation) -> Course<'a> {
         let mut steps = Steps { state: self, seen, sandbox: &sandbox.id, start: Vec::new(), kill: Vec::new() };
-        // LC-197: nothing runs and nothing will.
+        // LC-197, LC-216, TC-120: nothing runs and nothing will; sidecars do not count.
         let is_left = |app: &ContainerSpec| {
             seen.newest_of(&app.name).is_some_and(Instance::is_running) || self.should_start(app, seen)
         };
@@ -170,7 +172,8 @@ struct Steps<'a> {
 
 impl<'a> Steps<'a> {
     /// LC-203: the furthest init container with an instance decides; sidecars
-    /// before it are kept running, regular ones before it are done.
+    /// before it are kept running, regular ones before it are done. LC-202: once
+    /// an app container exists, none of them runs again.
     fn initialization(&mut self) -> Initialization {
         let init = &self.state.spec.init;
         if self.state.spec.apps.iter().any(|app| self.here(app).is_some()) {
@@ -227,6 +230,7 @@ impl<'a> Steps<'a> {
         let may_restart = match instance.exit() {
             // LC-205: killed for memory is failed, whatever the code.
             Some(exit) if exit.code == 0 && exit.reason != terminated::OOM_KILLED => return self.begin(index + 1),
+            // LC-207: it failed, so that `Always` means `OnFailure`.
             Some(exit) => should_restart(&self.state.spec, container, exit.code.max(1), &self.state.rules),
             None => {
                 self.kill_unknown(instance, restarts_after_kill(&self.state.spec, container, &self.state.rules));
@@ -304,7 +308,7 @@ impl<'a> Steps<'a> {
             let message = "FailedPostStartHook".to_owned();
             return self.kill.push(Unwanted { instance, cause, message, restarts: false, grace });
         }
-        // LC-086, LC-138, LC-198
+        // LC-086, LC-138, LC-198, TC-269
         if !is_spec_hash(&instance.spec_hash, name, &container.image) {
             let cause = Cause::new("LC-196", format!("the definition of container {name} changed"));
             let message = format!("{who} definition changed{}", if is_sidecar { "" } else { ", will be restarted" });

@@ -130,7 +130,7 @@ pub struct PodState {
     pub(crate) stage: Stage,
     /// The node ends the pod.
     pub(crate) ending: Option<Ending>,
-    /// Nothing is decided before the first look at the runtime (LC-377).
+    /// Nothing is decided before the first look at the runtime (LC-377, TC-268).
     pub(crate) seen: Option<Observation>,
     /// When instances ended, on our own time scale, by instance.
     pub(crate) exited_at: Table<String, Mono>,
@@ -418,7 +418,7 @@ impl PodState {
         self.announced.retain(|id| seen.instance(id).is_some());
         self.post_starts.retain(|id, _| seen.instance(id).is_some());
         if self.seen.is_none() {
-            self.adopt(&seen);
+            self.adopt(&seen, now);
         }
         for instance in &seen.instances {
             if let Some(exit) = instance.exit() {

@@ -89,7 +89,7 @@ impl Shutdown {
 }
 
 impl PodState {
-    /// LC-008: goes forward as far as the facts allow, never back.
+    /// LC-008, TC-040, TC-042: goes forward as far as the facts allow, never back.
     pub(crate) fn advance_stage(&mut self, now: Now) {
         if self.stage == Stage::Syncing
             && let Some(cause) = self.termination_trigger()
@@ -129,7 +129,7 @@ impl PodState {
         self.ending = Some(Ending::new(Ender::Deadline, cause, reasons::DEADLINE_EXCEEDED, message, now));
     }
 
-    /// LC-009.
+    /// LC-009, TC-038, TC-041.
     fn termination_trigger(&self) -> Option<Cause> {
         if let Some(ending) = &self.ending {
             return Some(ending.cause.clone());
@@ -140,6 +140,7 @@ impl PodState {
         if self.spec.deletion.is_some() {
             return Some(Cause::new("LC-282", "the pod is marked for deletion"));
         }
+        // LC-381, TC-101: where nothing runs any more, only cleaning up is left.
         let published = self.spec.published.phase;
         if published.is_terminal() {
             return Some(Cause::new("TC-146", format!("the API shows phase {}", published.as_str())));
@@ -150,7 +151,9 @@ impl PodState {
         }
     }
 
-    /// TC-045: what the deletion says, else what the spec says.
+    /// TC-045: what the deletion says, else what the spec says (TC-046, LC-293: of
+    /// a pod that ended by itself; TC-095, LC-299: of one that just vanished).
+    /// LC-290, TC-099, TC-280: never what an earlier agent left of it.
     fn requested_grace(&self) -> Duration {
         let deletion = self.spec.deletion.as_ref().and_then(|deletion| deletion.grace);
         let ending = self.ending.as_ref().and_then(|ending| ending.grace);
@@ -159,7 +162,8 @@ impl PodState {
         ending.map_or(own, |grace| grace.min(own))
     }
 
-    /// LC-011: nothing runs, nothing holds the network, nothing is on its way.
+    /// LC-011, TC-044: nothing runs, nothing holds the network, nothing is on its
+    /// way; for a pod that never began that is so at once.
     fn has_stopped(&self) -> bool {
         let has_sandbox = self.seen.iter().flat_map(|seen| &seen.sandboxes).any(|sandbox| sandbox.is_ready);
         !has_sandbox && self.alive().next().is_none() && !self.work.is_creating()
@@ -178,16 +182,18 @@ impl PodState {
     }
 }
 
-/// LC-283: kill all running instances, then stop the sandbox.
+/// LC-283, TC-080: kill all running instances, then stop the sandbox. TC-100:
+/// what ended is left alone.
 pub(crate) fn plan_stop(draft: &mut Draft<'_>, shutdown: &Shutdown) {
     let state = draft.state;
     if let Some(at) = state.overdue_kill_at() {
         draft.wake(at);
     }
-    // LC-284: all at once, except for those whose turn has not come.
+    // LC-284, TC-050: all at once, except for those whose turn has not come.
     for instance in state.alive() {
         draft.stop(instance, &shutdown.terms(state.must_wait(instance)), shutdown.cause.clone());
     }
+    // LC-287: the sandbox goes after the last process.
     if state.alive().next().is_none() && !state.work.is_creating() {
         let because = "no container of the pod runs any more";
         stop_sandboxes(draft, &Cause::new("TC-065", because));
@@ -200,7 +206,7 @@ pub(crate) fn stop_sandboxes(draft: &mut Draft<'_>, cause: &Cause) {
     }
 }
 
-/// LC-013, LC-278: what a pod leaves behind goes when the pod is deleted, or
+/// LC-013, LC-278, TC-086: what a pod leaves behind goes when the pod is deleted, or
 /// evicted (TC-241): its directories, then dead containers, then the object.
 pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     let state = draft.state;
@@ -213,7 +219,7 @@ pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
         draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
         return;
     }
-    // The exit codes are on record before the runtime forgets them.
+    // TC-102, TC-143: the end is on record before the runtime forgets it.
     if !state.is_gone && !state.spec.published.phase.is_terminal() {
         return;
     }

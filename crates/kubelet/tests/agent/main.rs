@@ -4,6 +4,7 @@
 
 mod handlers;
 mod panics;
+mod preparing;
 mod serving;
 mod support;
 

@@ -88,7 +88,7 @@ impl Node {
         let is_going = pod.deletion.is_some();
         let standing = if is_over { Standing::Stopped } else { Standing::Admitted };
         let seat = Seat { spec: pod, allocation, standing, is_gone: false, resize: None };
-        // LC-372: terminal and terminating pods are not admitted again.
+        // LC-372, TC-278: terminal and terminating pods are not admitted again.
         if is_over || is_going {
             self.seats.insert(uid, seat);
             return;

@@ -66,7 +66,7 @@ impl PodState {
         self.sizing.pending = Some(Pending { refusal, since, updated: now.wall });
     }
 
-    /// New instances and sandboxes are born with what is allocated (LC-351).
+    /// New instances and sandboxes are born with what is allocated (LC-351, TC-307).
     pub(crate) fn on_birth(&mut self, action: &Action) {
         if let Action::StartContainer { container, attempt } = action {
             let Some(spec) = self.spec.container(container) else { return };

@@ -84,6 +84,7 @@ fn lc_219_lc_220_pod_level_resources_replace_the_sum_and_overhead_is_added() {
     assert_eq!(requests_of(&level, &given)[MEMORY].value(), (1 << 30) + (10 << 20));
 }
 
+/// TC-244, with the bounds of LC-330.
 #[test]
 fn lc_330_qv_10_to_qv_13_the_oom_score_follows_the_memory_request() {
     for (id, memory, expected) in

@@ -67,7 +67,7 @@ pub fn static_pod(mut pod: Pod, manifest: Manifest<'_>) -> Result<Pod, SpecError
     Ok(pod)
 }
 
-/// LC-356: what the API is given to show of a static pod.
+/// LC-356, TC-148: what the API is given to show of a static pod.
 pub fn mirror_of(pod: &Pod, node_name: &str, node_uid: &str) -> Pod {
     let mut mirror = pod.clone();
     let meta = &mut mirror.metadata;

@@ -48,8 +48,9 @@ fn lc_101_lc_372_tc_260_a_rejected_pod_shows_why_and_nothing_else() {
     "#]]);
 }
 
+/// TC-277: with the least grace, and then it has the reason of its rejection.
 #[test]
-fn lc_372_a_pod_that_runs_already_and_is_rejected_ends() {
+fn lc_372_tc_277_a_pod_that_runs_already_and_is_rejected_ends() {
     let mut pod = Script::pod("app app");
     pod.begin().on_term("app", Manner::Ignores).skip();
     let message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
@@ -246,6 +247,7 @@ fn tc_247_a_critical_pod_nobody_can_help_is_rejected() {
     "#]]);
 }
 
+/// TC-278: one that is over is neither admitted nor counted.
 #[test]
 fn lc_372_terminal_and_terminating_pods_are_not_judged_again() {
     let mut host = NodeScript::new(Settings::upstream());
@@ -261,5 +263,48 @@ fn lc_372_terminal_and_terminating_pods_are_not_judged_again() {
         t=0    fact  going stopped
         t=0    fact  pods later
         t=0    tell  later Admitted
+    "#]]);
+}
+
+/// LC-358: a manifest that changes is a new pod of the same name, which waits for
+/// the old one. TC-098: so does a replacement that would collide with what is left
+/// of its predecessor; one that would not runs beside it.
+#[test]
+fn lc_358_tc_098_pods_of_one_name_run_one_after_the_other_if_they_would_collide() {
+    let named = |uid: &str, text: &str| {
+        let mut pod = pod("web", text);
+        pod.metadata.uid = Some(uid.into());
+        pod
+    };
+    let of_file = |mut pod: Pod| {
+        let source = ("kubernetes.io/config.source".to_owned(), "file".to_owned());
+        pod.metadata.annotations.get_or_insert_default().extend([source]);
+        pod
+    };
+    let with_port = |mut pod: Pod| {
+        let port = ContainerPort { container_port: 80, host_port: Some(80), ..ContainerPort::default() };
+        pod.spec.as_mut().expect("a spec").containers[0].ports = Some(vec![port]);
+        pod
+    };
+    for edit in [of_file as fn(Pod) -> Pod, with_port] {
+        let mut host = NodeScript::new(Settings::upstream());
+        host.add(&[edit(named("old", "app a"))]).fact("old is gone", NodeFact::PodGone("old".into()));
+        host.add(&[edit(named("new", "app a"))]).until(5).stopped("old").transcript(expect![[r#"
+            t=0    fact  pods web
+            t=0    tell  old Admitted
+            t=0    fact  old is gone
+            t=0    fact  pods web
+            t=5    fact  old stopped
+            t=5    tell  new Admitted
+        "#]]);
+    }
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[named("old", "app a")]).fact("old is gone", NodeFact::PodGone("old".into()));
+    host.add(&[named("new", "app a")]).transcript(expect![[r#"
+        t=0    fact  pods web
+        t=0    tell  old Admitted
+        t=0    fact  old is gone
+        t=0    fact  pods web
+        t=0    tell  new Admitted
     "#]]);
 }

@@ -287,6 +287,7 @@ fn tc_048_a_kill_that_did_nothing_has_failed() {
     assert!(pod.state.is_finished());
 }
 
+/// TC-044.
 #[test]
 fn lc_016_a_pod_deleted_before_its_first_sync_touches_no_runtime() {
     let mut pod = Script::pod("| init setup | app app");
@@ -301,8 +302,9 @@ fn lc_016_a_pod_deleted_before_its_first_sync_touches_no_runtime() {
     assert!(pod.state.is_finished());
 }
 
+/// TC-044: it passes through all steps with nothing to stop.
 #[test]
-fn tc_144_a_pod_deleted_while_its_image_is_pulled_fails() {
+fn tc_044_tc_144_a_pod_deleted_while_its_image_is_pulled_fails() {
     let mut pod = Script::pod("app app");
     pod.world.pull_takes = Duration::from_secs(20);
     pod.begin().until(3.0).skip();

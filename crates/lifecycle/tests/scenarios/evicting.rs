@@ -7,6 +7,7 @@ use expect_test::expect;
 use lifecycle::Fact;
 use lifecycle::node::{
     Amount, ContainerUsage, Eviction, EvictionCause, ImageSeen, ImageStock, NodeFact, Settings, Signal, Threshold,
+    hard_thresholds,
 };
 use objects::Quantity;
 use objects::api::core::v1::{EmptyDirVolumeSource, Volume};
@@ -20,6 +21,7 @@ fn evicted(cause: EvictionCause, message: &str, grace: Option<u64>) -> Fact {
     Fact::Evicted(Eviction { cause, message, grace: grace.map(Duration::from_secs), annotations })
 }
 
+/// TC-204, TC-207: with the eviction's message and the generation.
 #[test]
 fn lc_121_lc_122_tc_239_tc_240_tc_241_an_evicted_pod_fails_and_leaves_nothing_behind() {
     let mut pod = Script::pod("app app");
@@ -207,6 +209,34 @@ fn lc_302_tc_230_tc_233_tc_237_tc_240_the_greatest_offender_goes_alone() {
         t=8    event Warning EvictionThresholdMet: Attempting to reclaim memory
         t=8    tell  important Evicted Pressure grace=1s: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container a was using 3000Mi, request is 0, has larger consumption of memory. | offending_containers=a offending_containers_usage=3000Mi starved_resource=memory
     "#]]);
+}
+
+#[test]
+fn tc_231_the_thresholds_of_an_unconfigured_node_and_what_setting_one_does() {
+    let words = |thresholds: &[Threshold]| -> String {
+        let word = |it: &Threshold| match it.value {
+            Amount::Quantity(quantity) => format!("{}<{quantity} ", it.signal),
+            Amount::Percent(percent) => format!("{}<{percent}% ", it.signal),
+        };
+        thresholds.iter().map(word).collect()
+    };
+    let defaults = "memory.available<100Mi nodefs.available<10% nodefs.inodesFree<5% imagefs.available<15% \
+                    imagefs.inodesFree<5% ";
+    assert_eq!(words(&Settings::upstream().thresholds), defaults);
+    assert_eq!(hard_thresholds(&[], false).map(|all| words(&all)).as_deref(), Ok(defaults));
+    let set = [(Signal::NodefsAvailable, Amount::Percent(3.0)), (Signal::PidAvailable, Amount::Percent(1.0))];
+    let alone = hard_thresholds(&set, false).expect("thresholds");
+    assert_eq!(words(&alone), "nodefs.available<3% pid.available<1% ");
+    assert!(alone.iter().all(|it| it.grace.is_none()));
+    let merged = hard_thresholds(&set, true).expect("thresholds");
+    assert_eq!(
+        words(&merged),
+        "nodefs.available<3% pid.available<1% memory.available<100Mi nodefs.inodesFree<5% imagefs.available<15% \
+         imagefs.inodesFree<5% "
+    );
+    let refused = hard_thresholds(&[(Signal::ContainerfsAvailable, Amount::Percent(5.0))], true);
+    let message = "evictionHard: containerfs.available follows nodefs or imagefs and cannot be set; leave it out";
+    assert_eq!(refused, Err(message.to_owned()));
 }
 
 #[test]

@@ -66,7 +66,8 @@ fn lc_185_lc_186_what_a_pod_lacks_is_told_by_its_name() {
         t=0     fact   CreateSandbox #0 fails: MountVolume.SetUp failed for volume "conf" : configmap "conf" not found
         t=0     event  Warning FailedMount: MountVolume.SetUp failed for volume "conf" : configmap "conf" not found
         t=10    do     CreateSandbox #0  [LC-188: the pod has no sandbox]
-    "#]].assert_eq(&told.concat());
+    "#]]
+    .assert_eq(&told.concat());
 }
 
 /// LC-192: a pod that is being deleted does not complain.
@@ -139,7 +140,8 @@ fn tc_283_when_a_new_sandbox_is_needed() {
         t=0     event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=0     do     StopSandbox s0  [LC-189: the sandbox is replaced]
         t=0     do     CreateSandbox #1  [LC-188: the sandbox is not usable]
-    "#]].assert_eq(&reasons.join("\n"));
+    "#]]
+    .assert_eq(&reasons.join("\n"));
 }
 
 /// TC-284, TC-286, TC-287, LC-382: from the beginning, under the same UID; the

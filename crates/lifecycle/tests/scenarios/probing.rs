@@ -337,6 +337,8 @@ fn lc_258_h43_what_ended_for_good_is_not_probed() {
     "#]]);
 }
 
+/// TC-124, TC-125, TC-126: no liveness of the app any more, readiness to the end,
+/// and `Ready` follows it and not the deletion.
 #[test]
 fn lc_269_lc_110_h41_a_terminating_pod_is_asked_for_its_readiness_to_the_end() {
     let mut pod = Script::pod(
@@ -467,5 +469,73 @@ fn lc_117_cv_04_ready_waits_for_probe_and_gate() {
     .transcript(expect![[r#"
         t=2     fact   the gate becomes True
         t=2     status Ready=True example.com/x=True
+    "#]]);
+}
+
+/// LC-264: liveness alone ends what starts slowly; with a startup probe it has
+/// all the time that one grants.
+#[test]
+fn lc_264_a_slow_container_needs_a_startup_probe() {
+    let slow = |text: &str| {
+        let mut pod = Script::pod(text);
+        for kind in [Startup, Liveness] {
+            pod.probe_says("app", kind, failure("not yet"));
+        }
+        pod.begin().until(45.0);
+        for kind in [Startup, Liveness] {
+            pod.probe_says("app", kind, ProbeResult::Success);
+        }
+        pod.until(120.0);
+        let story = pod.story();
+        story.lines().filter(|line| line.contains("Killing")).map(|line| line.to_owned() + "\n").collect::<String>()
+    };
+    expect![[r#"
+        t=30    event  Normal Killing: Container app failed liveness probe, will be restarted
+    "#]]
+    .assert_eq(&slow("| app app liveness=delay:10"));
+    assert_eq!(slow("| app app startup=failure:30 liveness=delay:10"), "");
+}
+
+/// LC-270: what crashes by itself is restarted without any probe; a probe helps
+/// only where the policy lets the container come back.
+#[test]
+fn lc_270_a_probe_is_for_those_who_do_not_crash() {
+    let mut pod = Script::pod("policy=OnFailure | app app");
+    pod.begin().exits("app", 1).until(1.0);
+    assert_eq!(pod.world.running("app"), 1);
+    let sick = |policy: &str| {
+        let mut pod = Script::pod(&format!("policy={policy} | app app liveness=period:1,failure:1"));
+        pod.begin().probe_says("app", Liveness, failure("sick")).until(1.5);
+        (pod.world.running("app"), pod.rendered().phase.unwrap_or_default())
+    };
+    assert_eq!(sick("Always"), (1, "Running".to_owned()));
+    assert_eq!(sick("OnFailure"), (1, "Running".to_owned()));
+    assert_eq!(sick("Never"), (0, "Succeeded".to_owned()));
+}
+
+/// TC-271, LC-378: what started within the last ten seconds is new to the agent,
+/// and is asked at once.
+#[test]
+fn tc_271_what_just_started_is_not_taken_for_older_than_the_agent() {
+    let mut pod = Script::pod("| app app readiness=period:10,failure:2");
+    pod.begin().until(9.0).skip();
+    pod.probe_says("app", Readiness, failure("busy"));
+    pod.agent_restarted().transcript(expect![[r#"
+        t=9     fact   Readiness of app will be Failure("busy")
+        t=9     fact   the agent restarts
+        t=9     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=running,rc0
+        t=9     do     RunProbe app-1 Readiness  [LC-256: the Readiness probe of container app is due]
+        t=9     fact   RunProbe app-1 Readiness ends: Failure("busy")
+        t=9     event  Warning Unhealthy: Readiness probe failed: busy
+    "#]]);
+    let mut pod = Script::pod("| app app readiness=period:10,failure:2");
+    pod.begin().until(11.0).skip();
+    pod.probe_says("app", Readiness, failure("busy"));
+    pod.agent_restarted().transcript(expect![[r#"
+        t=11    fact   Readiness of app will be Failure("busy")
+        t=11    fact   the agent restarts
+        t=11    do     RunProbe app-1 Readiness  [LC-256: the Readiness probe of container app is due]
+        t=11    fact   RunProbe app-1 Readiness ends: Failure("busy")
+        t=11    event  Warning Unhealthy: Readiness probe failed: busy
     "#]]);
 }

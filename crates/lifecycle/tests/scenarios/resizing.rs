@@ -16,6 +16,7 @@ fn refused(verdict: Verdict, message: &str, generation: i64) -> Fact {
     Fact::ResizeRefused(Refusal { verdict, message: message.into(), generation })
 }
 
+/// TC-308: both events, with generation and sizes.
 #[test]
 fn lc_347_lc_349_tc_304_growing_sets_the_pod_first_and_memory_before_cpu() {
     let mut pod = Script::pod("| app app req=cpu:100m,memory:64Mi lim=cpu:200m,memory:64Mi");
@@ -168,6 +169,8 @@ fn lc_349_an_error_stops_the_sequence_and_is_tried_again() {
     "#]]);
 }
 
+/// TC-308: refusals are told with their reason. TC-309: going back to what is
+/// allocated ends the matter.
 #[test]
 fn lc_345_tc_300_tc_301_a_resize_waits_and_says_why() {
     let mut pod = Script::pod("| app app req=cpu:100m");
@@ -217,6 +220,7 @@ fn lc_351_tc_307_a_container_that_does_not_run_takes_the_new_size_later() {
     assert_eq!(shown.as_deref(), Some("200m"));
 }
 
+/// TC-298: desired, allocated and actual are three values.
 #[test]
 fn lc_081_lc_082_status_shows_what_is_in_effect_and_what_was_granted() {
     let mut pod = Script::pod("| app app req=cpu:100m,memory:64Mi lim=memory:64Mi");
@@ -430,4 +434,48 @@ fn condition(pod: &Script, kind: &str) -> (String, String, String, Option<i64>) 
     let all = pod.rendered().conditions.unwrap_or_default();
     let it = all.into_iter().find(|condition| condition.type_ == kind).expect("the condition");
     (it.status, it.reason.unwrap_or_default(), it.message.unwrap_or_default(), it.observed_generation)
+}
+
+/// TC-309, TC-308: the newer target counts from the moment it was allocated; the
+/// older one is never reported as completed.
+#[test]
+fn tc_309_a_resize_under_way_gets_a_new_target() {
+    let mut pod = Script::pod("| app app req=cpu:100m");
+    pod.begin().skip();
+    pod.world.bad_update = Some("busy".into());
+    pod.resize("app", "cpu:200m", "cpu:300m");
+    resized(&mut pod).until(5.0);
+    pod.resize("app", "cpu:400m", "cpu:500m");
+    pod.world.bad_update = None;
+    resized(&mut pod).until(30.0).transcript(expect![[r#"
+        t=0     fact   app wants cpu:200m up to cpu:300m
+        t=0     fact   the node agrees
+        t=0     event  Normal ResizeStarted: Pod resize started: {"containers":[{"name":"app","resources":{"limits":{"cpu":"300m"},"requests":{"cpu":"200m"}}}],"generation":2}
+        t=0     status PodResizeInProgress=True
+        t=0     do     UpdatePodResources shares=204  [LC-349: generation 2 was allocated]
+        t=0     fact   UpdatePodResources shares=204 fails: busy
+        t=0     event  Warning ResizeError: Pod resize error: {"containers":[{"name":"app","resources":{"limits":{"cpu":"300m"},"requests":{"cpu":"200m"}}}],"generation":2,"error":"busy"}
+        t=0     status PodResizeInProgress=True(Error)
+        t=5     fact   app wants cpu:400m up to cpu:500m
+        t=5     fact   the node agrees
+        t=5     event  Normal ResizeStarted: Pod resize started: {"containers":[{"name":"app","resources":{"limits":{"cpu":"500m"},"requests":{"cpu":"400m"}}}],"generation":3}
+        t=5     status PodResizeInProgress=True
+        t=10    do     UpdatePodResources shares=409  [LC-349: generation 3 was allocated]
+        t=10    do     UpdateResources app-1 shares=409 quota=50000  [LC-349: generation 3 was allocated]
+        t=10    do     UpdatePodResources quota=50000  [LC-349: generation 3 was allocated]
+        t=10    event  Normal ResizeCompleted: Pod resize completed: {"containers":[{"name":"app","resources":{"limits":{"cpu":"500m"},"requests":{"cpu":"400m"}}}],"generation":3}
+        t=10    status PodResizeInProgress=gone
+    "#]]);
+}
+
+/// LC-329: whatever a resize makes of the numbers.
+#[test]
+fn lc_329_the_class_of_a_pod_never_changes() {
+    let mut pod = Script::pod("| app app req=cpu:100m,memory:64Mi lim=cpu:200m,memory:128Mi");
+    pod.begin();
+    assert_eq!(pod.rendered().qos_class.as_deref(), Some("Burstable"));
+    pod.resize("app", "cpu:200m,memory:128Mi", "cpu:200m,memory:128Mi");
+    resized(&mut pod).until(5.0).agent_restarted().until(10.0);
+    assert_eq!(pod.rendered().qos_class.as_deref(), Some("Burstable"));
+    assert_eq!(pod.state.cgroups().parent, "burstable/podu1");
 }

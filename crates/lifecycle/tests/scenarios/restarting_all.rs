@@ -58,8 +58,10 @@ fn lc_393_tl_7_lc_147_a_watcher_that_exits_88_restarts_the_whole_pod() {
     "#]]);
 }
 
+/// LC-240: the victim's hook is not run. TC-071: the condition is True under both
+/// names until nothing is left of the old containers.
 #[test]
-fn lc_150_kv_13_tc_070_victims_get_two_seconds_and_no_hook() {
+fn lc_150_lc_240_kv_13_tc_070_tc_071_victims_get_two_seconds_and_no_hook() {
     let mut pod = script("policy=Never grace=60 | app app preStop=exec | app main restart=Never all=In:42");
     pod.on_term("app", Manner::Ignores).begin().skip();
     pod.exits("main", 42).until(5.0).transcript(expect![[r#"

@@ -216,7 +216,8 @@ fn tc_123_sidecars_by_the_table() {
         t=30    event  Warning ContainerFailed: Container s2 failed with exit code 137: Error
         t=30    do     KillContainer s1-1 grace=2s
         t=32    event  Warning ContainerFailed: Container s1 failed with exit code 137: Error
-    "#]].assert_eq(&rows.join("\n"));
+    "#]]
+    .assert_eq(&rows.join("\n"));
 }
 
 /// TC-119, TC-118: hooks and turns together; a hook that fails, and one that

@@ -165,6 +165,7 @@ fn lc_014_h65_a_static_pod_that_comes_back_ends_first_and_begins_anew() {
     assert!(!again.is_finished() && again.successor().is_none());
 }
 
+/// TC-142.
 #[test]
 fn lc_050_lc_359_the_phase_of_a_static_pod_is_left_as_computed() {
     let mut pod = Script::pod("| app app");

@@ -31,6 +31,8 @@ struct World {
     objects: BTreeMap<Key, Value>,
     is_away: bool,
     requests: Vec<String>,
+    /// Options of deletions and the phase they met, in order.
+    deletions: Vec<(Value, Value)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -118,6 +120,11 @@ impl Api {
                 format!("{} {} {count}{}", text(&event["type"]), text(&event["reason"]), text(&event["message"]))
             })
             .collect()
+    }
+
+    /// Options of what was deleted by request, and the phase it had.
+    pub(crate) fn deletions(&self) -> Vec<(Value, Value)> {
+        self.world().deletions.clone()
     }
 
     /// `PATCH /api/v1/…`, in order.
@@ -276,6 +283,7 @@ impl Api {
 
     fn deleted(&self, key: &Key, options: &Value) -> Answer {
         let Some(old) = self.world().objects.get(key).cloned() else { return missing(key) };
+        self.world().deletions.push((options.clone(), old["status"]["phase"].clone()));
         let uid = &options["preconditions"]["uid"];
         if !uid.is_null() && *uid != old["metadata"]["uid"] {
             return failure(409, "Conflict", "the UID in the precondition differs");

@@ -52,7 +52,7 @@ fn api_465_to_472_a_plain_pod_gets_the_usual_defaults() {
 }
 
 #[test]
-fn api_473_to_488_ports_probes_env_volumes_and_requests_get_defaults() {
+fn lc_221_api_473_to_488_ports_probes_env_volumes_and_requests_get_defaults() {
     let spec = json!({
         "hostNetwork": true,
         "serviceAccount": "robot",
@@ -89,7 +89,7 @@ fn api_472_the_pull_policy_follows_the_tag() {
 }
 
 #[test]
-fn api_476_pod_level_requests_come_from_the_containers_or_the_limit() {
+fn lc_221_api_476_pod_level_requests_come_from_the_containers_or_the_limit() {
     let mut doc = pod(json!({
         "containers": [{"name": "a", "image": "x", "resources": {"requests": {"cpu": "100m"}}}],
         "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}
