@@ -62,7 +62,7 @@ fn lc_305_pulled_tells_both_durations() {
         policy: lifecycle::PullPolicy::Always,
     };
     let pulled = ImageUse::Pulled { took_ms: 1200, waited_ms: 800, size_bytes: 42 };
-    pod.skip().hears_again(lifecycle::Fact::Ended(plan, Outcome::Image(pulled)));
+    pod.skip().told("the image is here", lifecycle::Fact::Ended(plan, Outcome::Image(pulled)));
     expect![[
         r#"Normal Pulled: Successfully pulled image "app:1" in 1.2s (2s including waiting). Image size: 42 bytes."#
     ]]

@@ -113,12 +113,12 @@ fn tc_042_a_decision_to_stop_cannot_be_taken_back() {
     pod.deleted(10).until(2.0);
     pod.pod.metadata.deletion_timestamp = None;
     pod.pod.metadata.deletion_grace_period_seconds = None;
-    pod.image("app", "app:2").until(5.0).deleted(60).until(30.0).transcript(expect![[r#"
+    pod.change().until(5.0).deleted(60).until(6.0).image("app", "app:2").until(30.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 10
         t=0     event  Normal Killing: Stopping container app
         t=0     do     KillContainer app-1 grace=10s  [LC-282: the pod is marked for deletion]
-        t=2     fact   image of app becomes app:2
         t=5     fact   deleted with grace 60
+        t=6     fact   image of app becomes app:2
         t=8     event  Warning ContainerFailed: Container app failed with exit code 1: Error
         t=8     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:1,rc0
         t=8     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
@@ -159,8 +159,9 @@ fn tc_043_a_finished_uid_never_runs_again() {
     assert!(pod.state.is_finished());
     pod.pod.metadata.deletion_timestamp = None;
     let again = Fact::PodChanged(Box::new(PodSpec::parse(&pod.pod).expect("a valid pod")));
-    pod.hears_again(again).until(120.0);
-    assert_eq!(pod.story(), "");
+    pod.told("it is said to be there", again).until(120.0).transcript(expect![[r#"
+        t=10    fact   it is said to be there
+    "#]]);
     assert!(pod.state.is_finished() && pod.state.successor().is_none());
 }
 
