@@ -158,7 +158,8 @@ impl Basis<'_> {
         Verdict::no(condition::CONTAINERS_NOT_READY, names.message("unready"))
     }
 
-    /// LC-117, LC-119: containers first, then the gates.
+    /// LC-117, LC-119: containers first, then the gates. TC-126: a deletion alone
+    /// is no reason.
     fn ready(&self, containers_ready: &Verdict) -> Verdict {
         if containers_ready.status != Truth::True {
             return containers_ready.clone();

@@ -118,7 +118,7 @@ impl Draft<'_> {
             if is_hooked && kill.is_none() {
                 return self.run_hook(instance, HookKind::PreStop, Some(deadline.since(now.mono)), cause);
             }
-            // LC-235, LC-296, TC-055, TC-117: the signal waits for the hook and for its turn.
+            // LC-235, LC-296, TC-055, TC-057, TC-117: the signal waits for the hook and for its turn.
             let is_hook_running = kill.is_some_and(|kill| kill.hook == Hook::Running);
             let is_signalled = kill.is_some_and(|kill| kill.signal.is_some());
             if is_hook_running || (terms.must_wait && !is_signalled) {
@@ -232,7 +232,7 @@ impl PodState {
         }
     }
 
-    /// LC-294, TC-110, TC-111: a sidecar waits for every app container and for
+    /// LC-294, TC-110, TC-111, TC-123: a sidecar waits for every app container and for
     /// the sidecar after it, transitively for all later ones. TC-112, TC-118: for
     /// those the runtime still shows alive, whatever became of their hooks.
     pub(crate) fn must_wait(&self, instance: &Instance) -> bool {

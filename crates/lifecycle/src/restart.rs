@@ -41,7 +41,7 @@ fn own_policy(container: &ContainerSpec, rules: &Rules) -> Option<RestartPolicy>
     container.restart_policy.filter(|_| rules.container_restart_rules || container.role == Role::Sidecar)
 }
 
-/// LC-126.
+/// LC-126, LC-270.
 fn allows(policy: RestartPolicy, code: i32) -> bool {
     match policy {
         RestartPolicy::Always => true,

@@ -90,6 +90,7 @@ impl Shutdown {
 
 impl PodState {
     /// LC-008, TC-040, TC-042: goes forward as far as the facts allow, never back.
+    /// TC-122: so that not even a sidecar starts again.
     pub(crate) fn advance_stage(&mut self, now: Now) {
         if self.stage == Stage::Syncing
             && let Some(cause) = self.termination_trigger()
@@ -140,7 +141,7 @@ impl PodState {
         if self.spec.deletion.is_some() {
             return Some(Cause::new("LC-282", "the pod is marked for deletion"));
         }
-        // LC-381, TC-101: where nothing runs any more, only cleaning up is left.
+        // LC-381, TC-101, TC-147: where nothing runs any more, only cleaning up is left.
         let published = self.spec.published.phase;
         if published.is_terminal() {
             return Some(Cause::new("TC-146", format!("the API shows phase {}", published.as_str())));

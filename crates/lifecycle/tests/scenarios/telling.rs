@@ -97,7 +97,7 @@ fn lc_291_why_a_container_is_killed() {
     .assert_eq(&text);
 }
 
-/// LC-167, TC-150, TC-151: every exit is told once, as completion, failure or
+/// LC-167, LC-394, TC-150, TC-151: every exit is told once, as completion, failure or
 /// OOM, in the words of LC-167 (DEC-10); and not at all if the operator says so.
 #[test]
 fn lc_167_tc_150_tc_151_dec_10_every_exit_is_told_once() {
