@@ -1,4 +1,4 @@
-//! What the node decided against a pod: not to run it, or to end it.
+//! What the node decided against a pod: not to run it, or to end it (LC-026).
 //!
 //! Decides: the grace such an end leaves, and the reason, message and
 //! `DisruptionTarget` it leaves behind (LC-101, LC-121, LC-301).
@@ -66,7 +66,9 @@ impl Ending {
             Ender::Eviction(EvictionCause::Preemption) => {
                 Some("Pod was preempted by Kubelet to accommodate a critical pod.".to_owned())
             }
-            Ender::Eviction(EvictionCause::Pressure | EvictionCause::Shutdown) => Some(self.message.clone()),
+            Ender::Eviction(EvictionCause::Pressure | EvictionCause::StorageLost | EvictionCause::Shutdown) => {
+                Some(self.message.clone())
+            }
         }
     }
 
@@ -74,7 +76,12 @@ impl Ending {
     pub(crate) fn clears_remains(&self) -> bool {
         match self.by {
             Ender::Deadline | Ender::Admission | Ender::Eviction(EvictionCause::Shutdown) => false,
-            Ender::Eviction(EvictionCause::Pressure | EvictionCause::StorageLimit | EvictionCause::Preemption) => true,
+            Ender::Eviction(
+                EvictionCause::Pressure
+                | EvictionCause::StorageLimit
+                | EvictionCause::StorageLost
+                | EvictionCause::Preemption,
+            ) => true,
         }
     }
 
@@ -112,7 +119,7 @@ impl PodState {
             return;
         }
         let event = match why {
-            EvictionCause::Pressure | EvictionCause::StorageLimit => Some(event::EVICTED),
+            EvictionCause::Pressure | EvictionCause::StorageLimit | EvictionCause::StorageLost => Some(event::EVICTED),
             EvictionCause::Preemption => Some(event::PREEMPTING),
             EvictionCause::Shutdown => None,
         };
@@ -160,6 +167,7 @@ fn words(why: EvictionCause) -> (Cause, &'static str) {
         EvictionCause::StorageLimit => {
             (Cause::new("TC-242", "the pod exceeds a local storage limit"), reasons::EVICTED)
         }
+        EvictionCause::StorageLost => (Cause::new("LC-165", "the storage of the pod is lost"), reasons::EVICTED),
         EvictionCause::Preemption => (Cause::new("TC-246", "a critical pod needs the room"), reasons::PREEMPTING),
         EvictionCause::Shutdown => (Cause::new("TC-252", "the node shuts down"), reasons::TERMINATED),
     }

@@ -74,6 +74,8 @@ pub enum EvictionCause {
     Pressure,
     /// The pod exceeds a limit on local storage.
     StorageLimit,
+    /// LC-165: the storage below the pod is gone.
+    StorageLost,
     /// A critical pod needs the room.
     Preemption,
     /// The node shuts down.

@@ -222,6 +222,8 @@ pub struct PodUsage {
     pub containers: BTreeMap<String, ContainerUsage>,
     /// Bytes by volume.
     pub empty_dirs: BTreeMap<String, i64>,
+    /// The pod's directory cannot be used any more (LC-165).
+    pub is_storage_lost: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

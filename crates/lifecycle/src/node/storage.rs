@@ -1,4 +1,4 @@
-//! Who exceeds a limit on local storage (TC-242).
+//! Who exceeds a limit on local storage (TC-242), or lost it (LC-165).
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,32 @@ use crate::node::{Eviction, EvictionCause, Node};
 use crate::resources::{EPHEMERAL_STORAGE, limits_of};
 
 impl Node {
-    /// Every pod is looked at; critical ones are left alone (LC-301).
+    /// Every pod is looked at.
     pub(super) fn evict_over_limit(&mut self, measurement: &Measurement) -> Vec<String> {
-        let may_go = |seat: &&Seat| seat.standing == Standing::Admitted && !seat.spec.needs.is_critical;
-        let over = self.seats.values().filter(may_go).filter_map(|seat| {
-            let usage = measurement.pods.get(&seat.spec.uid)?;
-            Some((seat.spec.uid.clone(), excess(seat, usage)?))
+        let admitted = self.seats.values().filter(|seat| seat.standing == Standing::Admitted);
+        let over = admitted.filter_map(|seat| {
+            let (cause, message) = trouble(seat, measurement.pods.get(&seat.spec.uid)?)?;
+            Some((seat.spec.uid.clone(), cause, message))
         });
-        let over: Vec<(String, String)> = over.collect();
-        for (uid, message) in &over {
-            let eviction = Eviction {
-                cause: EvictionCause::StorageLimit,
-                message: message.clone(),
-                grace: Some(GRACE_HARD),
-                annotations: BTreeMap::new(),
-            };
-            self.evict(uid, eviction);
+        let over: Vec<(String, EvictionCause, String)> = over.collect();
+        for (uid, cause, message) in &over {
+            let (cause, message) = (*cause, message.clone());
+            self.evict(uid, Eviction { cause, message, grace: Some(GRACE_HARD), annotations: BTreeMap::new() });
         }
-        over.into_iter().map(|(uid, _)| uid).collect()
+        over.into_iter().map(|(uid, ..)| uid).collect()
     }
+}
+
+/// LC-301: critical pods may exceed limits. LC-165, DEC-9: nobody can live
+/// without what is below its directory.
+fn trouble(seat: &Seat, usage: &PodUsage) -> Option<(EvictionCause, String)> {
+    if usage.is_storage_lost {
+        return Some((EvictionCause::StorageLost, "The storage of the pod was lost. ".to_owned()));
+    }
+    if seat.spec.needs.is_critical {
+        return None;
+    }
+    Some((EvictionCause::StorageLimit, excess(seat, usage)?))
 }
 
 /// The first limit that is exceeded: volumes, the pod, its containers.

@@ -251,9 +251,10 @@ fn evict(mut fields: Fields) -> Result<Deed, String> {
             EvictionCause::StorageLimit,
             "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ",
         ),
+        Some("disk") => (EvictionCause::StorageLost, "The storage of the pod was lost. "),
         Some("preemption") => (EvictionCause::Preemption, "Preempted in order to admit critical pod"),
         Some(other) => {
-            return Err(format!("cause: {other:?} is not possible; possible: pressure, storage, preemption"));
+            return Err(format!("cause: {other:?} is not possible; possible: pressure, storage, disk, preemption"));
         }
     };
     let message = fields.text("message")?.unwrap_or_else(|| message.to_owned());
