@@ -1,7 +1,7 @@
 //! Attempts to start containers: what went wrong, what is held back, until when.
 //!
-//! Decides: the restart back-off (LC-168…LC-177), the image pull back-off
-//! (LC-181) and the Waiting reason of a container that could not start yet.
+//! Decides: the restart back-off (LC-129, LC-168…LC-177), whoever's policy asks
+//! for the restart (LC-140), the image pull back-off (LC-181) and the Waiting reason of a container that could not start yet.
 //! Never: decides which container should start (`start.rs` does).
 
 use ambient::{Mono, Now};
@@ -9,7 +9,7 @@ use objects::reasons::waiting;
 
 use crate::action::PullPolicy;
 use crate::backoff::{Curve, Delays, Hold};
-use crate::fact::{Instance, Observation, StartStage};
+use crate::fact::{Observation, StartStage};
 use crate::limits::{PULL_DELAY_INITIAL, PULL_DELAY_MAX, PULL_ERROR_SHOWN, RETRY_AFTER};
 use crate::resources::Demand;
 use crate::spec::ContainerSpec;
@@ -187,19 +187,20 @@ impl PodState {
     /// LC-170: each start after an exit advances the delay.
     pub(crate) fn advance_restart_delay(&mut self, name: &str, now: Now) {
         let Some(container) = self.spec.container(name) else { return };
-        let Some(finished_at) = self.last_own_exit(container) else { return };
+        let Some(finished_at) = self.last_exit(container) else { return };
         let curve = Curve::new(self.rules.backoff_initial, self.rules.backoff_max);
         let key = restart_key(container);
         self.attempts.restarts.advance(key, finished_at, curve, now.mono);
     }
 
-    /// LC-169: counted from the end of the newest exited instance. The delay
-    /// that a start under way brought about is for the one after it.
+    /// LC-169: counted from the end of the newest exited instance, LC-130,
+    /// LC-175: whatever ended it. The delay that a start under way brought
+    /// about is for the one after it.
     fn restart_hold(&self, container: &ContainerSpec, now: Now) -> Option<Hold> {
         if self.work.is_starting(&container.name) {
             return None;
         }
-        let finished_at = self.last_own_exit(container)?;
+        let finished_at = self.last_exit(container)?;
         self.attempts.restarts.hold_since(&restart_key(container), finished_at, now.mono)
     }
 
@@ -207,13 +208,24 @@ impl PodState {
         self.attempts.pulls.hold(&pull_key(container), now.mono)
     }
 
-    /// LC-176: an instance we killed in order to restart it does not count.
-    fn last_own_exit(&self, container: &ContainerSpec) -> Option<Mono> {
-        let is_own = |instance: &&Instance| {
-            instance.exit().is_some() && !self.kills.get(&instance.id).is_some_and(|kill| kill.restarts)
-        };
-        let newest = self.seen.as_ref()?.instances_of(&container.name).find(is_own)?;
-        self.exited_at.get(&newest.id).copied()
+    /// What the delay counts from.
+    fn last_exit(&self, container: &ContainerSpec) -> Option<Mono> {
+        let mut instances = self.seen.as_ref()?.instances_of(&container.name);
+        let newest = instances.find(|instance| instance.exit().is_some())?;
+        let finished_at = self.exited_at.get(&newest.id).copied()?;
+        let Some(kill) = self.kills.get(&newest.id).filter(|kill| kill.restarts) else { return Some(finished_at) };
+        // LC-176: one that we killed in order to restart it waits only if the
+        // one before it would have made it wait.
+        let previous = kill.previous_exit?;
+        let hold = self.attempts.restarts.hold_since(&restart_key(container), previous, finished_at);
+        Some(if hold.is_some() { finished_at } else { previous })
+    }
+
+    /// When the instance before `id` of the same container ended.
+    pub(crate) fn exit_before(&self, id: &str) -> Option<Mono> {
+        let seen = self.seen.as_ref()?;
+        let mut older = seen.instances_of(&seen.instance(id)?.name).skip_while(|instance| instance.id != id).skip(1);
+        older.find_map(|instance| self.exited_at.get(&instance.id).copied())
     }
 }
 

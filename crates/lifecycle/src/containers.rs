@@ -66,13 +66,12 @@ impl Containers<'_> {
             user: None,
             size: None,
         };
-        if prior.is_some_and(ContainerView::is_running) {
+        // With an end on record, the next start will count (`next_attempt`).
+        if prior.is_some_and(ContainerView::is_running) && view.last.is_none() {
+            let message = "The container could not be located when the pod was deleted.  \
+                           The container used to be Running";
             view.id = None;
-            if view.last.is_none() {
-                let message = "The container could not be located when the pod was deleted.  \
-                               The container used to be Running";
-                view.last = Some(lost(message, None));
-            }
+            view.last = Some(lost(message, None));
             if self.state.spec.deletion.is_none() {
                 view.restart_count += 1;
             }
@@ -92,7 +91,8 @@ impl Containers<'_> {
         Waiting { reason: reason.to_owned(), message: String::new() }
     }
 
-    /// LC-066: the newest gives the state, the second newest the last state.
+    /// LC-066, LC-061: the newest gives the state, the second newest the last
+    /// state.
     fn with_instances(
         &self,
         container: &ContainerSpec,
@@ -100,7 +100,7 @@ impl Containers<'_> {
         second: Option<&Instance>,
         prior: Option<&ContainerView>,
     ) -> ContainerView {
-        let state = show(newest, prior);
+        let state = self.show(newest, prior);
         let is_lost = newest.is_unknown() && matches!(state, Shown::Terminated(_));
         let prior_count = prior.map_or(0, |prior| prior.restart_count);
         let was_counted = prior.is_some_and(|prior| prior.id.as_ref() == Some(&newest.id) && !prior.is_running());
@@ -123,6 +123,38 @@ impl Containers<'_> {
             user: newest.user.clone(),
             size: None,
         }
+    }
+
+    /// LC-067.
+    fn show(&self, instance: &Instance, prior: Option<&ContainerView>) -> Shown {
+        match &instance.state {
+            InstanceState::Running { started_at } => Shown::Running { started_at: *started_at },
+            InstanceState::Created => Shown::Waiting(Waiting::default()),
+            InstanceState::Exited { .. } => Shown::Terminated(termination(instance).unwrap_or_default()),
+            InstanceState::Unknown => {
+                let same = prior.filter(|prior| prior.id.as_ref() == Some(&instance.id));
+                match same.map(|prior| &prior.state) {
+                    Some(Shown::Running { .. }) => Shown::Terminated(self.given_up(instance)),
+                    // Once given up, an instance stays so, also while its successor cannot start.
+                    Some(Shown::Terminated(end)) => Shown::Terminated(end.clone()),
+                    Some(Shown::Waiting(_)) | None => {
+                        let given_up =
+                            same.and_then(|prior| prior.last.clone()).filter(|end| end.id == Some(instance.id.clone()));
+                        given_up.map_or_else(|| Shown::Waiting(Waiting::default()), Shown::Terminated)
+                    }
+                }
+            }
+        }
+    }
+
+    /// It ran, and now nobody can say what became of it.
+    fn given_up(&self, instance: &Instance) -> Termination {
+        let message = "The container could not be located when the pod was terminated";
+        let mut end = lost(message, Some(instance.id.clone()));
+        if self.state.is_restarting_all() {
+            terminated::RESTARTING_ALL_CONTAINERS.clone_into(&mut end.reason);
+        }
+        end
     }
 
     /// LC-076: what runs again after its remains were removed counts on.
@@ -182,31 +214,6 @@ impl Containers<'_> {
         };
         for end in state.into_iter().chain(view.last.as_mut()) {
             end.message.truncate(text::cut(&end.message, limit).len());
-        }
-    }
-}
-
-/// LC-067.
-fn show(instance: &Instance, prior: Option<&ContainerView>) -> Shown {
-    match &instance.state {
-        InstanceState::Running { started_at } => Shown::Running { started_at: *started_at },
-        InstanceState::Created => Shown::Waiting(Waiting::default()),
-        InstanceState::Exited { .. } => Shown::Terminated(termination(instance).unwrap_or_default()),
-        InstanceState::Unknown => {
-            let same = prior.filter(|prior| prior.id.as_ref() == Some(&instance.id));
-            match same.map(|prior| &prior.state) {
-                Some(Shown::Running { .. }) => {
-                    let message = "The container could not be located when the pod was terminated";
-                    Shown::Terminated(lost(message, Some(instance.id.clone())))
-                }
-                // Once given up, an instance stays so, also while its successor cannot start.
-                Some(Shown::Terminated(end)) => Shown::Terminated(end.clone()),
-                Some(Shown::Waiting(_)) | None => {
-                    let given_up =
-                        same.and_then(|prior| prior.last.clone()).filter(|end| end.id == Some(instance.id.clone()));
-                    given_up.map_or_else(|| Shown::Waiting(Waiting::default()), Shown::Terminated)
-                }
-            }
         }
     }
 }

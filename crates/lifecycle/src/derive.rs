@@ -30,6 +30,7 @@ pub(crate) fn view(state: &PodState, wanted: &[String], now: Now) -> View {
         rules: &state.rules,
         view: &view,
         previous: &state.shown,
+        // LC-108: as soon as it is there, before any image is.
         has_sandbox: state.has_usable_sandbox(),
         is_restarting_all: state.may_restart_all().then(|| state.is_restarting_all()),
         resize: state.sizing.conditions(view.phase),
@@ -120,8 +121,9 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
             computed = Phase::Failed;
         }
     } else if computed.is_terminal() {
-        // LC-047, TC-081: not while something could still run.
-        computed = state.shown.phase;
+        // LC-047, TC-081: not while something could still run. LC-035: nobody writes
+        // `Unknown`, not even again.
+        computed = if state.shown.phase == Phase::Unknown { Phase::Running } else { state.shown.phase };
     }
     // LC-046, LC-301: what the node decided.
     let ending = state.ending.as_ref().filter(|ending| is_terminal && ending.applies_to(computed));

@@ -26,6 +26,8 @@ pub(crate) struct Kill {
     pub(crate) has_ended: bool,
     /// The container starts again whatever its exit code (LC-137, LC-138).
     pub(crate) restarts: bool,
+    /// LC-176: when the instance before it ended.
+    pub(crate) previous_exit: Option<Mono>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,6 +185,7 @@ impl PodState {
         // LC-189: what only makes room for a new sandbox starts again in it.
         let is_replaced = self.stage == Stage::Syncing && matches!(self.course(), Course::NewSandbox(_));
         let restarts = is_replaced || self.unwanted(id).is_some_and(|unwanted| unwanted.restarts);
+        let previous_exit = self.exit_before(id);
         let fresh = Kill {
             since: terms.since,
             grace: terms.grace,
@@ -190,8 +193,12 @@ impl PodState {
             signal: None,
             has_ended: false,
             restarts,
+            previous_exit,
         };
-        self.kills.get_or_insert(id.to_owned(), fresh)
+        let kill = self.kills.get_or_insert(id.to_owned(), fresh);
+        // LC-138: what failed to die of a probe may go on to die of a new image.
+        kill.restarts |= restarts;
+        kill
     }
 
     /// LC-238, TC-059, TC-119: how it ended changes nothing; that it ended does.

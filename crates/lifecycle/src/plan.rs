@@ -13,7 +13,7 @@ use crate::fact::Instance;
 use crate::hooks::plan_post_starts;
 use crate::probes::plan_probes;
 use crate::restart_all::plan_restart_all;
-use crate::spec::ContainerSpec;
+use crate::spec::{ContainerSpec, Role};
 use crate::start::{Course, Wanted};
 use crate::state::{PodState, Stage};
 use crate::{resize, termination};
@@ -30,6 +30,7 @@ pub(crate) fn plan(state: &PodState, now: Now) -> Plan {
                 draft.sync();
                 plan_probes(&mut draft);
             }
+            // LC-010: no way leads from here to a start.
             Stage::Terminating(shutdown) => {
                 termination::plan_stop(&mut draft, shutdown);
                 plan_probes(&mut draft);
@@ -73,7 +74,7 @@ impl<'a> Draft<'a> {
         self.act(Action::RemoveContainer { container, id }, cause);
     }
 
-    /// LC-187: kill, then sandbox, then containers.
+    /// LC-187: kill, then sandbox, ephemeral and init containers, resize, apps.
     fn sync(&mut self) {
         match self.state.course() {
             Course::Wait | Course::End(_) => {}
@@ -86,8 +87,13 @@ impl<'a> Draft<'a> {
                 }
                 plan_post_starts(self);
                 self.tidy();
+                let (apps, first): (Vec<_>, Vec<_>) =
+                    start.into_iter().partition(|wanted| wanted.container.role == Role::App);
+                // LC-232: the hook of one is part of its start.
+                let is_busy = self.state.work.is_starting_container() || self.state.has_post_starting();
+                let is_busy = self.start_next(&first, is_busy);
                 resize::plan(self);
-                self.start_next(&start);
+                self.start_next(&apps, is_busy);
             }
         }
     }
@@ -138,10 +144,8 @@ impl<'a> Draft<'a> {
     }
 
     /// LC-193, LC-213: one after another in spec order; one that is held back or
-    /// failed does not stop the next.
-    fn start_next(&mut self, wanted: &[Wanted<'_>]) {
-        // LC-232: the hook of one is part of its start.
-        let mut is_busy = self.state.work.is_starting_container() || self.state.has_post_starting();
+    /// failed does not stop the next. True if one is starting.
+    fn start_next(&mut self, wanted: &[Wanted<'_>], mut is_busy: bool) -> bool {
         for Wanted { container, cause } in wanted {
             if let Some(at) = self.state.reason_changes_at(container, self.now) {
                 self.wake(at);
@@ -157,6 +161,7 @@ impl<'a> Draft<'a> {
             is_busy = true;
             self.start(container, cause);
         }
+        is_busy
     }
 
     /// LC-194: image first, then the container.

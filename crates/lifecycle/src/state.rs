@@ -400,9 +400,13 @@ impl PodState {
         // an API pod never lives again.
         if self.is_gone {
             self.successor = Some(spec).filter(|spec| spec.is_static);
-        } else {
-            self.spec = spec;
+            return News::Something;
         }
+        // LC-064: until the first look, what the API shows is all there is.
+        if self.seen.is_none() {
+            self.shown = spec.published.clone();
+        }
+        self.spec = spec;
         News::Something
     }
 
