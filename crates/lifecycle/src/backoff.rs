@@ -84,3 +84,24 @@ impl Entry {
         event.since(self.advanced_at) > BACKOFF_RESET || now.since(self.advanced_at) > BACKOFF_RESET
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lc_171_held_while_less_than_the_delay_has_passed_since_the_exit() {
+        let start = ambient::Clock::manual().now().mono;
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let curve = Curve::new(Duration::from_secs(10), Duration::from_secs(300));
+        let mut delays = Delays::default();
+        assert_eq!(delays.hold_since(&"app", at(5), at(5)), None, "no entry");
+        delays.advance("app", at(5), curve, at(5));
+        let hold = Hold { delay: Duration::from_secs(10), until: at(17) };
+        assert_eq!(delays.hold_since(&"app", at(7), at(7)), Some(hold));
+        assert_eq!(delays.hold_since(&"app", at(7), at(16)), Some(hold));
+        assert_eq!(delays.hold_since(&"app", at(7), at(17)), None, "the delay has passed");
+        assert_eq!(delays.hold_since(&"other", at(7), at(7)), None, "by key");
+        assert_eq!(delays.hold_since(&"app", at(606), at(606)), None, "expired (LC-172)");
+    }
+}

@@ -11,7 +11,8 @@ use crate::spec::{PodSpec, Role};
 use crate::state::Rules;
 use crate::view::{Condition, Phase, Truth, View};
 
-/// LC-099: replaced on each write; everything else is foreign.
+/// LC-099: replaced on each write; everything else is foreign. LC-104: none of
+/// them under its obsolete name.
 pub(crate) const OWNED: [&str; 9] = [
     condition::POD_SCHEDULED,
     condition::READY,
@@ -109,7 +110,7 @@ impl Basis<'_> {
         }
     }
 
-    /// LC-105.
+    /// LC-105. LC-106: init containers are done only after they ran in a sandbox.
     fn initialized(&self) -> Verdict {
         let mut names = Names::default();
         for container in &self.pod.init {
@@ -135,7 +136,8 @@ impl Basis<'_> {
         Verdict::no(condition::CONTAINERS_NOT_INITIALIZED, names.message("incomplete"))
     }
 
-    /// LC-103, LC-109, LC-215, TC-085.
+    /// LC-103, LC-109, LC-215, TC-085. LC-048: from the same view as the phase. LC-110:
+    /// that the pod is being deleted is no reason.
     fn containers_ready(&self) -> Verdict {
         let counted = self.pod.containers().filter(|container| container.role != Role::Init);
         let mut names = Names::default();

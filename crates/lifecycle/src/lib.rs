@@ -1,6 +1,8 @@
 //! The life of one pod: facts in, plan and status out.
 //!
-//! Pure. No I/O, no async, no clock, no randomness, no maps with random order.
+//! Pure (LC-001). No I/O, no async, no clock, no randomness, no maps with random
+//! order. LC-002: everything it needs comes in as a fact. LC-003: everything it
+//! decides comes out as a plan, a status and notes.
 //!
 //! ```text
 //!            absorb(fact, now)            plan(now)

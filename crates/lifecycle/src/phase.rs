@@ -1,7 +1,7 @@
 //! The only function that returns a phase.
 //!
 //! Decides: the phase that container states add up to (LC-039), and that a
-//! terminal phase is final (LC-044).
+//! terminal phase is final (LC-044): containers are healed, pods are not (LC-025).
 //! Never: decides when a phase may be shown (`derive.rs` does).
 
 use objects::reasons::terminated;
@@ -126,7 +126,8 @@ impl Count {
         }
     }
 
-    /// First match wins.
+    /// First match wins. LC-036: from Pending to Running to an end. The worked
+    /// states LC-160, LC-161, LC-162, LC-163 and LC-164 follow from it.
     fn decide(&self, at: Circumstances, is_static: bool) -> Phase {
         if self.init_fatal > 0 {
             return Phase::Failed;

@@ -172,10 +172,12 @@ impl Sizing {
             last_transition: Some(times.0),
             observed_generation: (generation > 0).then_some(generation),
         };
+        // LC-123
         let pending = self.pending.as_ref().map(|it| {
             let Refusal { verdict, message, generation } = &it.refusal;
             of(condition::POD_RESIZE_PENDING, verdict.as_str(), message, (it.since, it.updated), *generation)
         });
+        // LC-124: beside the other, if a new request waits meanwhile.
         let progress = self.progress.as_ref().map(|it| {
             let reason = if it.error.is_some() { "Error" } else { "" };
             let message = it.error.as_deref().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Should a container run again? Restart policies and per-container rules.
 //!
-//! Never: says when (`attempts.rs` and `backoff.rs` do).
+//! Never: says when (`attempts.rs` and `backoff.rs` do), or where: a restart is
+//! always in the same pod (LC-128).
 
 use crate::spec::{ContainerSpec, Operator, PodSpec, RestartPolicy, RestartRule, Role, RuleAction};
 use crate::state::Rules;
@@ -36,7 +37,7 @@ pub(crate) fn restarts_after_kill(pod: &PodSpec, container: &ContainerSpec, rule
     own_policy(container, rules).unwrap_or(pod.restart_policy) != RestartPolicy::Never
 }
 
-/// LC-043: with the gate off, only a sidecar's own policy counts.
+/// LC-127: a sidecar has its own policy. LC-043: with the gate off, nobody else.
 fn own_policy(container: &ContainerSpec, rules: &Rules) -> Option<RestartPolicy> {
     container.restart_policy.filter(|_| rules.container_restart_rules || container.role == Role::Sidecar)
 }

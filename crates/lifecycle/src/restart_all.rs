@@ -28,6 +28,7 @@ impl PodState {
     }
 
     /// LC-148, LC-154: from the exit until nothing of the old containers is left.
+    /// LC-158: what was shown counts, so that a new agent goes on.
     pub(crate) fn is_restarting_all(&self) -> bool {
         self.stage == Stage::Syncing
             && self.may_restart_all()

@@ -102,6 +102,7 @@ impl PodState {
         let has_stopped = self.has_stopped();
         if let Stage::Terminating(shutdown) = &mut self.stage {
             shutdown.shorten(requested, now);
+            // LC-016: at once, if nothing was ever started.
             if has_stopped {
                 self.stage = Stage::Terminated(Cleanup::default());
             }

@@ -117,6 +117,7 @@ pub(crate) enum Shown {
     Terminated(Termination),
 }
 
+/// LC-057: not running yet, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Waiting {
     pub(crate) reason: String,

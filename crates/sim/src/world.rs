@@ -69,6 +69,8 @@ pub struct World {
     pub failing_starts: BTreeMap<String, (StartStage, Trouble)>,
     /// Image → pull error.
     pub bad_images: BTreeMap<String, String>,
+    /// Image → the waiting reason and message it ends with.
+    pub no_images: BTreeMap<String, (String, String)>,
     pub pull_takes: Duration,
     /// Container → how often its pulls still fail.
     pub bad_pulls: BTreeMap<String, Trouble>,
@@ -273,6 +275,9 @@ impl World {
     fn pull(&mut self, action: &Action, container: &str, image: &str, now: Now) -> Option<Outcome> {
         self.images.insert(container.to_owned(), image.to_owned());
         let takes = self.slow_pulls.get(container).copied().unwrap_or(self.pull_takes);
+        if let Some((reason, message)) = self.no_images.get(image) {
+            return Some(Outcome::NoImage { reason: reason.clone(), message: message.clone() });
+        }
         let trouble = self.bad_pulls.get_mut(container).and_then(Trouble::strike);
         let outcome = match self.bad_images.get(image).cloned().or(trouble) {
             Some(error) if error.starts_with("never") => Outcome::NoImage {

@@ -25,6 +25,7 @@ async fn lc_306_a_pod_starts_and_tells_about_it() {
     assert_eq!(status["hostIP"], "192.0.2.1");
     assert_eq!(status["podIP"], "10.88.0.1");
     assert_eq!(status["containerStatuses"][0]["ready"], true);
+    // DEC-2
     assert!(status["containerStatuses"][0]["containerID"].as_str().unwrap().starts_with("podium://"));
     assert_eq!(node.runtime.calls(), ["run_sandbox web/0", "create app/0", "start app/0"]);
     node.api.until_world(|api| api.events("web").len() >= 3).await;

@@ -115,7 +115,7 @@ fn lc_118_gates_hold_ready_but_not_containers_ready() {
 }
 
 #[test]
-fn lc_105_initialized_does_not_wait_for_a_sandbox_or_a_restarting_sidecar() {
+fn lc_105_dec_3_initialized_does_not_wait_for_a_sandbox_or_a_restarting_sidecar() {
     let plain = pod(&[], &["a"], None);
     assert_eq!(verdict(&plain, &View::default(), "Initialized"), "True", "CV-06");
     assert_eq!(verdict(&plain, &View::default(), "PodReadyToStartContainers"), "False", "CV-06");

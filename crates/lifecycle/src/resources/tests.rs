@@ -139,7 +139,7 @@ fn lc_334_the_class_decides_the_parent_and_its_shares() {
 }
 
 #[test]
-fn lc_335_lc_336_qv_20_to_qv_27_cpu_becomes_shares_weight_and_quota() {
+fn lc_335_lc_336_dec_16_qv_20_to_qv_27_cpu_becomes_shares_weight_and_quota() {
     let vectors = [
         ("QV-20", 0, 2, 1, None),
         ("QV-21", 1, 2, 1, Some(1000)),

@@ -88,3 +88,13 @@ fn lc_137_a_kill_asks_the_policy_and_not_the_rules() {
     assert!(!restarts_after_kill(&pod(Always), &ruled, &rules));
     assert!(restarts_after_kill(&pod(OnFailure), &container(None, vec![]), &rules));
 }
+
+#[test]
+fn lc_126_policies_look_at_the_exit_code() {
+    let plain = container(None, vec![]);
+    let rules = Rules::upstream(Vec::new());
+    let restarts = |policy| [0, 1, 137].map(|code| should_restart(&pod(policy), &plain, code, &rules));
+    assert_eq!(restarts(Always), [true, true, true]);
+    assert_eq!(restarts(OnFailure), [false, true, true]);
+    assert_eq!(restarts(Never), [false, false, false]);
+}

@@ -100,3 +100,41 @@ fn tc_149_a_phase_nobody_knows_decides_nothing() {
     assert_eq!(read_phase(Some("Bored")), Phase::Unknown);
     assert!(!read_phase(Some("Unknown")).is_terminal());
 }
+
+#[test]
+fn lc_035_there_are_five_phases() {
+    let words = ["Pending", "Running", "Succeeded", "Failed", "Unknown"];
+    assert_eq!(words.map(|word| read_phase(Some(word)).as_str()), words);
+    assert_eq!([None, Some("")].map(read_phase), [Phase::Pending; 2]);
+}
+
+#[test]
+fn lc_056_a_state_is_one_of_three_and_none_is_waiting() {
+    let end = Termination { code: 1, ..Termination::default() };
+    let states = [
+        Shown::Waiting(Waiting::default()),
+        Shown::Running { started_at: Timestamp::UNIX_EPOCH },
+        Shown::Terminated(end),
+    ];
+    for state in states {
+        let written = write_state(&state);
+        let set = [written.waiting.is_some(), written.running.is_some(), written.terminated.is_some()];
+        assert_eq!(set.into_iter().filter(|is_set| *is_set).count(), 1, "{state}");
+        assert_eq!(read_state(Some(&written)), state);
+    }
+    let nothing = Shown::Waiting(Waiting::default());
+    assert_eq!([read_state(None), read_state(Some(&ContainerState::default()))], [nothing.clone(), nothing]);
+}
+
+#[test]
+fn lc_085_mounts_show_how_read_only_they_are() {
+    let shown = |is_read_only: bool, is_recursive_read_only: bool| {
+        let mount = MountSpec { name: "data".into(), path: "/data".into(), is_read_only, is_recursive_read_only };
+        let written = write_mount(&mount);
+        assert_eq!((written.name.as_str(), written.mount_path.as_str()), ("data", "/data"));
+        (written.read_only, written.recursive_read_only)
+    };
+    assert_eq!(shown(false, false), (None, None));
+    assert_eq!(shown(true, false), (Some(true), Some("Disabled".to_owned())));
+    assert_eq!(shown(true, true), (Some(true), Some("Enabled".to_owned())));
+}

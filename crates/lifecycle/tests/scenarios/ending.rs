@@ -11,7 +11,7 @@ fn exits_after(seconds: u64, code: i32) -> Manner {
 }
 
 #[test]
-fn lc_393_tl_4_a_deleted_pod_gets_its_grace_and_then_kill() {
+fn lc_393_tl_4_kv_01_a_deleted_pod_gets_its_grace_and_then_kill() {
     let mut pod = Script::pod("app app");
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.until(5.0).deleted(30).until(60.0).transcript(expect![[r#"
@@ -76,7 +76,7 @@ fn lc_393_tl_6_a_sidecar_does_not_keep_a_finished_pod_alive() {
 }
 
 #[test]
-fn tc_047_kv_11_a_shorter_grace_rearms_the_kill() {
+fn tc_047_kv_11_dec_18_a_shorter_grace_rearms_the_kill() {
     let mut pod = Script::pod("grace=60 | app app");
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(60).until(10.0).deleted(20).until(30.0).transcript(expect![[r#"

@@ -23,7 +23,7 @@ fn evicted(cause: EvictionCause, message: &str, grace: Option<u64>) -> Fact {
 
 /// TC-204, TC-207: with the eviction's message and the generation.
 #[test]
-fn lc_121_lc_122_tc_239_tc_240_tc_241_an_evicted_pod_fails_and_leaves_nothing_behind() {
+fn lc_121_lc_122_kv_12_tc_239_tc_240_tc_241_an_evicted_pod_fails_and_leaves_nothing_behind() {
     let mut pod = Script::pod("app app");
     pod.begin().on_term("app", Manner::Ignores).skip();
     let message = "The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ";
@@ -444,4 +444,20 @@ fn lc_334_the_burstable_class_has_the_shares_of_its_pods() {
     host.add(&[pod("a", "| app a req=cpu:1"), pod("b", "| app a req=cpu:500m"), pod("c", "app a")]);
     let shares: Vec<_> = host.node.class_cgroups().values().map(|values| values.cpu_shares).collect();
     assert_eq!(shares, [Some(1536), Some(2)]);
+}
+
+/// Nobody can go on without the storage below it, however critical it is.
+#[test]
+fn lc_165_the_node_ends_pods_whose_storage_is_lost() {
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[pod("lost", "| app a"), pod("critical", "priority=2000001000 | app a"), pod("fine", "app a")]);
+    host.skip();
+    for name in ["lost", "critical"] {
+        host.uses(name, |usage| usage.is_storage_lost = true);
+    }
+    host.uses("fine", |usage| usage.disk_bytes = 1);
+    host.until(5).transcript(expect![[r#"
+        t=0    tell  critical Evicted StorageLost grace=1s: The storage of the pod was lost. |
+        t=0    tell  lost Evicted StorageLost grace=1s: The storage of the pod was lost. |
+    "#]]);
 }

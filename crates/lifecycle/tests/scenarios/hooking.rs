@@ -166,7 +166,7 @@ fn lc_234_lc_235_lc_236_kv_02_pre_stop_shares_the_grace() {
 }
 
 #[test]
-fn lc_237_kv_03_tc_056_h17_a_pre_stop_that_overruns_leaves_two_seconds() {
+fn lc_237_kv_03_dec_12_tc_056_h17_a_pre_stop_that_overruns_leaves_two_seconds() {
     let mut pod = Script::pod("| app app preStop=exec");
     pod.hook_takes("app", PreStop, None).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(30).until(40.0).transcript(expect![[r#"

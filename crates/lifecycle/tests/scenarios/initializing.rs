@@ -7,7 +7,7 @@ use expect_test::expect;
 use crate::script::Script;
 
 #[test]
-fn lc_106_lc_108_lc_201_the_network_comes_before_images_and_initialized_after_init() {
+fn lc_106_lc_108_lc_201_dec_19_the_network_comes_before_images_and_initialized_after_init() {
     let mut pod = Script::pod("| init setup | app app");
     pod.world.pull_takes = Duration::from_secs(2);
     pod.begin().until(3.0).transcript(expect![[r#"
@@ -52,7 +52,7 @@ fn lc_127_lc_202_what_initialized_a_pod_does_not_run_again_when_an_app_crashes()
 }
 
 #[test]
-fn lc_127_lc_217_a_sidecar_ignores_the_policy_of_its_pod() {
+fn lc_127_lc_217_dec_21_a_sidecar_ignores_the_policy_of_its_pod() {
     let mut pod = Script::pod("policy=Never | sidecar proxy | app app");
     pod.begin().skip();
     pod.exits("proxy", 0).transcript(expect![[r#"
@@ -100,7 +100,7 @@ fn lc_203_an_init_container_whose_remains_are_gone_is_still_done() {
 }
 
 #[test]
-fn lc_208_lc_382_h27_a_new_sandbox_runs_all_init_containers_again_in_order() {
+fn lc_208_lc_382_dec_23_h27_a_new_sandbox_runs_all_init_containers_again_in_order() {
     let mut pod = Script::pod("policy=OnFailure | init one | init two | app app");
     pod.begin().exits("one", 0).exits("two", 0).skip();
     pod.sandbox_lost(255).exits("one", 0).exits("two", 0).transcript(expect![[r#"

@@ -340,7 +340,7 @@ fn lc_258_h43_what_ended_for_good_is_not_probed() {
 /// TC-124, TC-125, TC-126: no liveness of the app any more, readiness to the end,
 /// and `Ready` follows it and not the deletion.
 #[test]
-fn lc_269_lc_110_h41_a_terminating_pod_is_asked_for_its_readiness_to_the_end() {
+fn lc_269_lc_110_dec_4_h41_a_terminating_pod_is_asked_for_its_readiness_to_the_end() {
     let mut pod = Script::pod(
         "grace=10 | sidecar proxy liveness=period:4,failure:1 | app app liveness=period:4,failure:1 readiness=period:4,failure:1",
     );
@@ -538,4 +538,14 @@ fn tc_271_what_just_started_is_not_taken_for_older_than_the_agent() {
         t=11    fact   RunProbe app-1 Readiness ends: Failure("busy")
         t=11    event  Warning Unhealthy: Readiness probe failed: busy
     "#]]);
+}
+
+#[test]
+fn dec_13_without_a_period_a_probe_runs_every_ten_seconds() {
+    let mut pod = Script::pod("| app app readiness=failure:3");
+    pod.begin().until(25.0);
+    let story = pod.story();
+    let runs: Vec<&str> = story.lines().filter(|line| line.contains("RunProbe") && line.contains(" do ")).collect();
+    let times: Vec<&str> = runs.iter().filter_map(|line| line.split_whitespace().next()).collect();
+    assert_eq!(times, ["t=0", "t=10", "t=20"]);
 }

@@ -100,7 +100,7 @@ fn tc_282_after_a_reboot_the_pod_gets_a_new_sandbox() {
 }
 
 #[test]
-fn tc_276_the_back_off_starts_afresh() {
+fn lc_177_tc_276_the_back_off_starts_afresh() {
     let mut pod = Script::pod("app app");
     pod.begin().exits("app", 1).exits("app", 1).until(5.0).skip();
     pod.agent_restarted().transcript(expect![[r#"

@@ -142,7 +142,7 @@ fn lc_350_tc_305_memory_in_use_is_not_taken_away() {
 }
 
 #[test]
-fn lc_349_an_error_stops_the_sequence_and_is_tried_again() {
+fn lc_349_lc_124_an_error_stops_the_sequence_and_is_tried_again() {
     let mut pod = Script::pod("| app app req=cpu:100m");
     pod.begin().skip();
     pod.world.bad_update = Some("no such cgroup".into());
@@ -172,7 +172,7 @@ fn lc_349_an_error_stops_the_sequence_and_is_tried_again() {
 /// TC-308: refusals are told with their reason. TC-309: going back to what is
 /// allocated ends the matter.
 #[test]
-fn lc_345_tc_300_tc_301_a_resize_waits_and_says_why() {
+fn lc_345_lc_123_tc_300_tc_301_a_resize_waits_and_says_why() {
     let mut pod = Script::pod("| app app req=cpu:100m");
     pod.begin().skip();
     pod.resize("app", "cpu:2", "cpu:2").until(1.0);
@@ -258,7 +258,7 @@ fn lc_377_tc_299_an_unfinished_resize_goes_on_after_an_agent_restart() {
 }
 
 #[test]
-fn tc_301_tc_311_a_pod_that_ends_loses_its_resize() {
+fn lc_124_tc_301_tc_311_a_pod_that_ends_loses_its_resize() {
     let mut pod = Script::pod("| app app req=cpu:100m");
     pod.begin().skip();
     pod.resize("app", "cpu:2", "");
@@ -478,4 +478,24 @@ fn lc_329_the_class_of_a_pod_never_changes() {
     resized(&mut pod).until(5.0).agent_restarted().until(10.0);
     assert_eq!(pod.rendered().qos_class.as_deref(), Some("Burstable"));
     assert_eq!(pod.state.cgroups().parent, "burstable/podu1");
+}
+
+#[test]
+fn lc_123_lc_124_a_new_request_waits_beside_an_unfinished_one() {
+    let mut pod = Script::pod("| app app req=cpu:100m");
+    pod.begin().skip();
+    pod.world.bad_update = Some("no such cgroup".into());
+    pod.resize("app", "cpu:200m", "");
+    resized(&mut pod);
+    pod.resize("app", "cpu:9", "");
+    pod.told("the node is full", refused(Verdict::Deferred, "Node didn't have enough resource: cpu", 3)).until(5.0);
+    // The generation is that of the moment it was accepted, or tried.
+    assert_eq!(
+        condition(&pod, "PodResizeInProgress"),
+        ("True".into(), "Error".into(), "no such cgroup".into(), Some(2))
+    );
+    assert_eq!(
+        condition(&pod, "PodResizePending"),
+        ("True".into(), "Deferred".into(), "Node didn't have enough resource: cpu".into(), Some(3))
+    );
 }

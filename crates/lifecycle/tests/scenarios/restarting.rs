@@ -100,7 +100,7 @@ fn lc_133_a_rule_restarts_what_the_policy_would_not() {
 }
 
 #[test]
-fn lc_198_a_new_image_restarts_only_its_container_whatever_the_policy() {
+fn lc_198_lc_138_a_new_image_restarts_only_its_container_whatever_the_policy() {
     let mut pod = Script::pod("policy=Never | app a | app b");
     pod.begin().skip();
     pod.image("a", "a:2").until(20.0).transcript(expect![[r#"
@@ -119,7 +119,7 @@ fn lc_198_a_new_image_restarts_only_its_container_whatever_the_policy() {
 }
 
 #[test]
-fn lc_173_a_new_image_ends_the_back_off() {
+fn lc_173_bv_08_a_new_image_ends_the_back_off() {
     let mut pod = Script::pod("app app");
     pod.begin().exits("app", 1).exits("app", 1).until(3.0).skip();
     pod.image("app", "app:2").transcript(expect![[r#"

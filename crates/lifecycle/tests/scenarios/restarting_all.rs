@@ -14,8 +14,12 @@ fn script(text: &str) -> Script {
 
 const WATCHED: &str = "policy=Never | init setup | sidecar watcher all=In:88 | app app preStop=exec";
 
+/// LC-152: no new sandbox, no other address. LC-153: what is gone shows that
+/// it restarts, and how. LC-154: the condition ends with the last instance, and
+/// the start is the usual one. LC-156: the event of a victim. DEC-7: a sidecar
+/// may have rules.
 #[test]
-fn lc_393_tl_7_lc_147_a_watcher_that_exits_88_restarts_the_whole_pod() {
+fn lc_393_tl_7_lc_147_lc_152_lc_153_lc_154_lc_156_dec_7_a_watcher_that_exits_88_restarts_the_whole_pod() {
     let mut pod = script(WATCHED);
     pod.on_term("app", Manner::Ignores).begin();
     pod.exits("setup", 0).until(5.0).skip();
@@ -160,7 +164,7 @@ fn lc_158_a_new_agent_resumes_the_restart() {
 }
 
 #[test]
-fn dec_8_a_pod_that_keeps_asking_restarts_once_a_second() {
+fn lc_155_dec_8_a_pod_that_keeps_asking_restarts_once_a_second() {
     let mut pod = script("policy=Never | app main restart=Never all=In:42");
     pod.begin().skip();
     pod.exits("main", 42).exits("main", 42).until(3.0).transcript(expect![[r#"
@@ -222,7 +226,7 @@ fn lc_135_without_the_gate_the_policy_counts() {
 }
 
 #[test]
-fn lc_115_lc_114_the_condition_has_two_names_and_no_generation() {
+fn lc_115_lc_114_dec_5_the_condition_has_two_names_and_no_generation() {
     let mut pod = script("policy=Never | app app | app main restart=Never all=In:42");
     pod.on_term("app", Manner::Ignores).begin();
     pod.exits("main", 42);
@@ -234,4 +238,84 @@ fn lc_115_lc_114_the_condition_has_two_names_and_no_generation() {
     assert_eq!(one.message.as_deref(), Some("container exited with restart policy rule"));
     assert_eq!(one.observed_generation, None);
     assert_eq!(objects::api::core::v1::PodCondition { type_: one.type_.clone(), ..two }, one);
+}
+
+#[test]
+fn lc_148_what_makes_all_containers_restart() {
+    let restarts = |text: &str, edit: &dyn Fn(&mut Script) -> &mut Script| {
+        let mut pod = script(text);
+        pod.begin();
+        edit(pod.skip()).settle();
+        if pod.story().contains("AllContainersRestarting=True") { "all" } else { "not" }
+    };
+    let one = "policy=Never | app app | app main restart=Never all=In:42";
+    let ordered = "policy=Never | app app | app main restart=Never rule=In:42 all=In:42,43";
+    let rows = [
+        ("another code", restarts(one, &|pod| pod.exits("main", 41))),
+        ("its code", restarts(one, &|pod| pod.exits("main", 42))),
+        ("an earlier rule matches", restarts(ordered, &|pod| pod.exits("main", 42))),
+        ("the first that matches", restarts(ordered, &|pod| pod.exits("main", 43))),
+        ("a container without the rule", restarts(one, &|pod| pod.exits("app", 42))),
+        (
+            "without a policy of its own",
+            restarts("policy=Never | app app | app main all=In:42", &|pod| pod.exits("main", 42)),
+        ),
+    ];
+    expect![[r#"
+        another code: not
+        its code: all
+        an earlier rule matches: not
+        the first that matches: all
+        a container without the rule: not
+        without a policy of its own: not"#]]
+    .assert_eq(&rows.map(|(what, which)| format!("{what}: {which}")).join("\n"));
+}
+
+/// The exit is on record, but its instance is gone.
+#[test]
+fn lc_148_lc_153_an_exit_that_only_the_status_remembers_counts_too() {
+    let mut pod = script("policy=Never | app app | app main restart=Never all=In:42");
+    pod.begin().skip();
+    pod.world.bad_kill = Some("not now".into());
+    pod.on_term("app", Manner::Ignores).exits("main", 42).skip();
+    pod.world.seen.instances.retain(|instance| instance.name != "main");
+    pod.world.bad_kill = None;
+    pod.agent_restarted().until(2.0).transcript(expect![[r#"
+        t=0     fact   the agent restarts
+        t=0     status {main}=waiting:RestartingAllContainers,last:RestartingAllContainers:137,rc1
+        t=0     do     KillContainer app-1 grace=2s  [LC-150: all containers of the pod restart]
+        t=0     event  Normal Killing: killing
+        t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
+        t=2     status {app}=Error:137,rc0
+        t=2     do     RemoveContainer app-1  [LC-151: all containers of the pod restart]
+        t=2     status AllContainersRestarting=False PodRestartInPlace=False {app}=waiting:RestartingAllContainers,last:RestartingAllContainers:137,rc1
+        t=2     do     PullImage app app:1  [LC-195: container app has no instance]
+        t=2     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
+        t=2     do     StartContainer app #1  [LC-195: container app has no instance]
+        t=2     event  Normal Created: Container created
+        t=2     event  Normal Started: Container started
+        t=2     status {app}=running,last:RestartingAllContainers:137,rc1,ready
+        t=2     do     PullImage main main:1  [LC-195: container main has no instance]
+        t=2     event  Normal Pulled: Container image "main:1" already present on machine and can be accessed by the pod
+        t=2     do     StartContainer main #1  [LC-195: container main has no instance]
+        t=2     event  Normal Created: Container created
+        t=2     event  Normal Started: Container started
+        t=2     status ContainersReady=True Ready=True {main}=running,last:RestartingAllContainers:137,rc1,ready
+    "#]]);
+    let main = pod.rendered().container_statuses.unwrap_or_default().remove(1);
+    let last = main.last_state.and_then(|last| last.terminated).unwrap_or_default();
+    let message = "The container is removed because RestartAllContainers in place";
+    assert_eq!((last.exit_code, last.message.as_deref()), (137, Some(message)));
+}
+
+#[test]
+fn lc_067_what_gets_lost_in_an_in_place_restart_says_so() {
+    let mut pod = script("policy=Never | app app | app main restart=Never all=In:42");
+    pod.on_term("app", Manner::Ignores).begin().skip();
+    pod.exits("main", 42).skip();
+    pod.world.seen.instances[1].state = lifecycle::InstanceState::Unknown;
+    pod.observe();
+    let app = pod.rendered().container_statuses.unwrap_or_default().remove(0);
+    let end = app.state.and_then(|state| state.terminated).unwrap_or_default();
+    assert_eq!((end.reason.as_deref(), end.exit_code, app.restart_count), (Some("RestartingAllContainers"), 137, 1));
 }

@@ -227,7 +227,7 @@ fn lc_192_a_sandbox_that_cannot_be_created_is_retried() {
 }
 
 #[test]
-fn lc_188_a_sandbox_without_an_address_is_replaced_without_haste() {
+fn lc_188_lc_097_a_sandbox_without_an_address_is_replaced_without_haste() {
     let mut pod = Script::pod("app app");
     pod.world.has_no_addresses = true;
     pod.begin().until(9.0).skip();
@@ -246,7 +246,7 @@ fn lc_188_a_sandbox_without_an_address_is_replaced_without_haste() {
 }
 
 #[test]
-fn lc_189_a_lost_sandbox_is_replaced_and_init_runs_again() {
+fn lc_189_lc_107_a_lost_sandbox_is_replaced_and_init_runs_again() {
     let mut pod = Script::pod("| init setup | app app");
     pod.begin().exits("setup", 0).until(60.0).skip();
     pod.sandbox_lost(255).transcript(expect![[r#"

@@ -1,21 +1,28 @@
 //! The example states of the documents, and what a container shows.
 
+use std::time::Duration;
+
 use expect_test::expect;
+use lifecycle::node::{Eviction, EvictionCause};
+use lifecycle::{Fact, Rules};
 
 use crate::script::Script;
 
-/// Phase and whether the first container runs again.
+/// Phase, whether containers run again, and what was told of their ends.
 fn after(text: &str, exits: impl Fn(&mut Script)) -> String {
     let mut pod = Script::pod(text);
-    pod.begin();
+    pod.begin().skip();
     exits(&mut pod);
     let status = pod.rendered();
     let restarts: i32 = status.container_statuses.iter().flatten().map(|container| container.restart_count).sum();
-    format!("{} {restarts}", status.phase.unwrap_or_default())
+    let story = pod.story();
+    let told = story.lines().filter_map(|line| line.split_once(" Container")?.1.split(':').next());
+    let told: Vec<&str> = told.filter(|word| ["Completed", "Failed", "OOMKilled"].contains(word)).collect();
+    format!("{} {restarts} ({})", status.phase.unwrap_or_default(), told.join(" "))
 }
 
 #[test]
-fn lc_160_lc_161_lc_164_one_container_ends() {
+fn lc_160_lc_161_lc_164_lc_167_one_container_ends() {
     let one = |policy: &str, code: i32, reason: &str| {
         after(&format!("policy={policy} | app app"), |pod| {
             pod.exits_as("app", code, reason);
@@ -26,9 +33,9 @@ fn lc_160_lc_161_lc_164_one_container_ends() {
         format!("{policy}: success → {success}, failure → {failure}, memory → {}", one(policy, 137, "OOMKilled"))
     });
     expect![[r#"
-        Always: success → Running 1, failure → Running 1, memory → Running 1
-        OnFailure: success → Succeeded 0, failure → Running 1, memory → Running 1
-        Never: success → Succeeded 0, failure → Failed 0, memory → Failed 0"#]]
+        Always: success → Running 1 (Completed), failure → Running 1 (Failed), memory → Running 1 (OOMKilled)
+        OnFailure: success → Succeeded 0 (Completed), failure → Running 1 (Failed), memory → Running 1 (OOMKilled)
+        Never: success → Succeeded 0 (Completed), failure → Failed 0 (Failed), memory → Failed 0 (OOMKilled)"#]]
     .assert_eq(&rows.join("\n"));
 }
 
@@ -42,12 +49,15 @@ fn lc_162_lc_163_one_of_two_containers_fails_and_then_the_other() {
         let both = after(&text, |pod| {
             pod.exits("one", 1).exits("two", 1);
         });
-        format!("{policy}: first → {first}, both → {both}")
+        let well = after(&text, |pod| {
+            pod.exits("one", 1).exits("two", 0);
+        });
+        format!("{policy}: first → {first}, both → {both}, the second well → {well}")
     });
     expect![[r#"
-        Always: first → Running 1, both → Running 2
-        OnFailure: first → Running 1, both → Running 2
-        Never: first → Running 0, both → Failed 0"#]]
+        Always: first → Running 1 (Failed), both → Running 2 (Failed Failed), the second well → Running 2 (Failed Completed)
+        OnFailure: first → Running 1 (Failed), both → Running 2 (Failed Failed), the second well → Running 1 (Failed Completed)
+        Never: first → Running 0 (Failed), both → Failed 0 (Failed Failed), the second well → Failed 0 (Failed Completed)"#]]
     .assert_eq(&rows.join("\n"));
 }
 
@@ -99,5 +109,53 @@ fn lc_140_a_policy_of_the_container_has_the_same_back_off() {
         t=10    event  Normal Created: Container created
         t=10    event  Normal Started: Container started
         t=10    status ContainersReady=True Ready=True {app}=running,last:Error:1,rc2,ready
+    "#]]);
+}
+
+/// DEC-10: upstream has no such events, so they can be switched off.
+#[test]
+fn lc_167_dec_10_every_exit_is_told_once() {
+    let told = |is_on: bool| {
+        let mut pod = Script::with_rules("| app app", Rules { exit_events: is_on, ..Rules::upstream(Vec::new()) });
+        pod.begin().exits("app", 0).exits_as("app", 137, "OOMKilled").until(10.0).exits("app", 3).until(300.0);
+        pod.agent_restarted().until(400.0);
+        let story = pod.story();
+        story
+            .lines()
+            .filter(|line| line.contains("event") && line.contains(" Container app "))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    expect![[r#"
+        t=0     event  Normal ContainerCompleted: Container app completed
+        t=0     event  Warning ContainerOOMKilled: Container app was OOM killed
+        t=10    event  Warning ContainerFailed: Container app failed with exit code 3: Error"#]]
+    .assert_eq(&told(true));
+    assert_eq!(told(false), "");
+}
+
+/// DEC-9: a disk that dies takes the pod with it, like an eviction.
+#[test]
+fn lc_165_dec_9_a_dead_disk_kills_all_containers_and_fails_the_pod() {
+    let mut pod = Script::pod("| sidecar proxy | app app");
+    pod.begin().skip();
+    let (cause, message) = (EvictionCause::StorageLost, "The storage of the pod was lost. ".to_owned());
+    let eviction = Eviction { cause, message, grace: Some(Duration::from_secs(1)), annotations: [].into() };
+    pod.told("the disk dies", Fact::Evicted(eviction)).until(60.0).transcript(expect![[r#"
+        t=0     fact   the disk dies
+        t=0     event  Warning Evicted: The storage of the pod was lost. 
+        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container proxy
+        t=0     do     KillContainer app-2 grace=2s  [LC-165: the storage of the pod is lost]
+        t=0     event  Normal ContainerCompleted: Container app completed
+        t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
+        t=0     do     KillContainer proxy-1 grace=2s  [LC-165: the storage of the pod is lost]
+        t=0     event  Normal ContainerCompleted: Container proxy completed
+        t=0     status {proxy}=Completed:0,rc0
+        t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
+        t=0     status ContainersReady=False(PodFailed) DisruptionTarget=True(TerminationByKubelet) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed reason=Evicted
+        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
+        t=0     do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
     "#]]);
 }

@@ -228,7 +228,7 @@ fn tc_269_a_definition_that_changed_while_the_agent_was_away_restarts_its_contai
 }
 
 #[test]
-fn tc_265_tc_266_a_reason_stays_with_its_phase() {
+fn lc_045_tc_265_tc_266_a_reason_stays_with_its_phase() {
     let mut pod = Script::pod("app app");
     pod.begin();
     // LC-045: what the API shows is the first thing a new agent knows.

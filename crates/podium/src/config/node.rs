@@ -116,7 +116,7 @@ impl KubeletConfiguration {
         }
     }
 
-    /// LC-178 to LC-180.
+    /// LC-178, LC-179, LC-180.
     fn back_off(&self, gates: &Gates, upstream: &Rules) -> (Duration, Duration) {
         let (initial, max) = if gates.enabled("ReduceDefaultCrashLoopBackOffDecay") {
             (REDUCED_INITIAL, REDUCED_MAX)

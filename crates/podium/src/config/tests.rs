@@ -82,7 +82,7 @@ fn lc_392_gates_reach_the_rules() {
 }
 
 #[test]
-fn lc_178_lc_179_lc_180_the_back_off_comes_from_field_and_gate() {
+fn lc_178_lc_179_lc_180_dec_11_the_back_off_comes_from_field_and_gate() {
     let seconds = |text: &str, flags: &str| {
         let rules = rules(&read(&format!("{HEAD}{text}"), flags).unwrap());
         (rules.backoff_initial.as_secs(), rules.backoff_max.as_secs())

@@ -145,6 +145,7 @@ fn meta_like(errors: &mut Errors, spec: &Value) {
             invalid_each(&mut errors.0, &format!("{path}.hostnames[{at}]"), name, names::dns_subdomain(name));
         }
     }
+    // LC-116
     for (index, gate) in items(spec, "readinessGates").iter().enumerate() {
         let (path, name) = (format!("spec.readinessGates[{index}].conditionType"), text(gate, "conditionType"));
         invalid_each(&mut errors.0, &path, name, names::qualified_name(name));

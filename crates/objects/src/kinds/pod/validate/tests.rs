@@ -278,3 +278,19 @@ fn api_569_to_578_volumes() {
             spec.volumes[5].projected.sources[0].serviceAccountToken.path: Required value"#]],
     );
 }
+
+#[test]
+fn lc_116_a_readiness_gate_is_a_qualified_name() {
+    let gates = |names: &[&str]| {
+        let gates: Vec<Value> = names.iter().map(|name| json!({"conditionType": name})).collect();
+        json!({"containers": [{"name": "a", "image": "x"}], "readinessGates": gates})
+    };
+    check(gates(&["Good", "example.com/good"]), expect![[r#""#]]);
+    check(
+        gates(&["example.com/", "no spaces"]),
+        expect![[r#"
+        spec.readinessGates[0].conditionType: Invalid value: "example.com/": name part must be non-empty
+        spec.readinessGates[0].conditionType: Invalid value: "example.com/": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+        spec.readinessGates[1].conditionType: Invalid value: "no spaces": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
+    );
+}
