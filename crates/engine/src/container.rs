@@ -15,7 +15,7 @@ use crate::engine::{Inner, blocking, image_refusal};
 use crate::launch::Program;
 use crate::records::{self, ContainerRecord, SandboxRecord};
 use crate::sandbox::remove_dir;
-use crate::shim_client::Shim;
+use crate::shim_client::{Shim, TOO_OLD};
 use crate::table::{ContainerEntry, Stage};
 use crate::{etc, launch, rootfs};
 
@@ -37,6 +37,10 @@ impl Inner {
         let mut record = ContainerRecord::of(id.clone(), &parent, &config, self.clock.now().wall);
         record.image_ref = resolved.image.repo_digests.first().unwrap_or(&resolved.image.id).clone();
         record.stop_signal = program.stop_signal;
+        (record.stdin, record.tty) = (config.stdin, config.tty);
+        if (config.stdin || config.tty) && parent.shim_version < wire::STREAMS_SINCE {
+            return Err(CriError::Failed(format!("failed to create container with stdin or tty: {TOO_OLD}")));
+        }
         record.layers = resolved.layers;
         let spec = self.spec(&parent, &record, &config, program)?;
         if let Err(error) = self.make_container(&shim, spec, &config, record.clone()).await {
@@ -108,8 +112,11 @@ impl Inner {
             capabilities: self.permitted(program.capabilities, config.security.privileged),
             seccomp: program.seccomp,
             cgroup: self.cgroups.describe(&cgroup),
-            pid: launch::pid_namespace(sandbox.config.pid)?,
+            pid: launch::pid_namespace(sandbox.config.pid),
             oom_score_adj: config.resources.oom_score_adj,
+            log_limits: Some(launch::log_limits(sandbox.config.log_limits)),
+            input: launch::input(config),
+            tty: config.tty,
         })
     }
 
@@ -166,16 +173,22 @@ impl Inner {
         };
         let shim = shim.ok_or_else(|| CriError::Failed("sandbox is not ready".into()))?;
         // On failure the shim has told of the exit already, before this answer.
-        let Reply::Started { at_ns } = shim.call(Request::Start { container: id.0.clone() }).await? else {
+        let Reply::Started { at_ns, user } = shim.call(Request::Start { container: id.0.clone() }).await? else {
             return Err(CriError::Failed("sandbox monitor gave an unexpected answer".into()));
         };
-        if let Some(entry) = self.table().containers.get_mut(id)
-            && !entry.is_over()
-        {
-            entry.stage = Stage::Running { started_at_ns: at_ns };
+        if let Some(entry) = self.table().containers.get_mut(id) {
+            entry.user = user;
+            if !entry.is_over() {
+                entry.stage = Stage::Running { started_at_ns: at_ns };
+            }
         }
         self.announce(&pod_uid);
         Ok(())
+    }
+
+    pub(crate) async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
+        let (_, shim) = self.monitor_of(id, 1, "reopen log")?;
+        shim.call(Request::ReopenLog { container: id.0.clone() }).await.map(|_| ())
     }
 
     /// Told by the shim, after the exit record is on disk.

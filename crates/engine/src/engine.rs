@@ -11,8 +11,8 @@ use std::time::Duration;
 use ambient::{Clock, Ids};
 use async_trait::async_trait;
 use cri::{
-    Container, ContainerConfig, ContainerId, CriError, ExecResult, Image, RegistryAuth, Runtime, RuntimeEvent,
-    RuntimeVersion, Sandbox, SandboxConfig, SandboxId,
+    AttachRequest, Connection, Container, ContainerConfig, ContainerId, CriError, ExecRequest, ExecResult, Image,
+    RegistryAuth, Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, Session, Streaming,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast;
@@ -205,6 +205,23 @@ impl Runtime for Engine {
         timeout: Option<Duration>,
     ) -> Result<ExecResult, CriError> {
         self.inner.exec_sync(id, command, timeout).await
+    }
+
+    async fn exec(&self, id: &ContainerId, request: ExecRequest) -> Result<Streaming<Session>, CriError> {
+        self.inner.exec(id, request).await.map(Streaming::Here)
+    }
+
+    async fn attach(&self, id: &ContainerId, request: AttachRequest) -> Result<Streaming<Session>, CriError> {
+        self.inner.attach(id, request).await.map(Streaming::Here)
+    }
+
+    async fn port_forward(&self, id: &SandboxId, port: u16) -> Result<Streaming<Box<dyn Connection>>, CriError> {
+        let stream = self.inner.port_forward(id, port).await?;
+        Ok(Streaming::Here(Box::new(stream)))
+    }
+
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
+        self.inner.reopen_log(id).await
     }
 
     async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError> {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cri::{ContainerConfig, CriError, NamespaceMode, Seccomp, SecurityContext};
+use cri::{ContainerConfig, CriError, LogLimits, NamespaceMode, Seccomp, SecurityContext};
 use shim::wire;
 
 use crate::images::ImageConfig;
@@ -21,9 +21,6 @@ pub(crate) struct Program {
 }
 
 pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig, hostname: &str) -> Result<Program, CriError> {
-    if config.tty {
-        return Err(CriError::Invalid("containers with a terminal are not supported yet".into()));
-    }
     let args = arguments(config, image);
     if args.is_empty() {
         return Err(CriError::Invalid("no command specified".into()));
@@ -67,9 +64,10 @@ fn arguments(config: &ContainerConfig, image: &ImageConfig) -> Vec<String> {
 /// Defaults, image, pod: the later one wins, and every name appears once.
 fn environment(config: &ContainerConfig, image: &ImageConfig, hostname: &str) -> Vec<String> {
     let defaults = [format!("PATH={DEFAULT_PATH}"), format!("HOSTNAME={hostname}")];
+    let terminal = config.tty.then(|| "TERM=xterm".to_owned());
     let pod = config.envs.iter().map(|(name, value)| format!("{name}={value}"));
     let mut env: Vec<String> = Vec::new();
-    for entry in defaults.into_iter().chain(image.env.iter().cloned()).chain(pod) {
+    for entry in defaults.into_iter().chain(terminal).chain(image.env.iter().cloned()).chain(pod) {
         let name = entry.split_once('=').map_or(entry.as_str(), |(name, _)| name);
         match env.iter_mut().find(|known| known.split_once('=').is_some_and(|(known, _)| known == name)) {
             Some(known) => *known = entry,
@@ -119,12 +117,24 @@ fn named(names: &[String]) -> Result<Vec<String>, CriError> {
     names.iter().map(spell).collect()
 }
 
-pub(crate) fn pid_namespace(mode: NamespaceMode) -> Result<wire::PidNamespace, CriError> {
+pub(crate) fn pid_namespace(mode: NamespaceMode) -> wire::PidNamespace {
     match mode {
-        NamespaceMode::Container => Ok(wire::PidNamespace::Own),
-        NamespaceMode::Node => Ok(wire::PidNamespace::Host),
-        NamespaceMode::Pod => Err(CriError::Invalid("a shared process namespace is not supported yet".into())),
+        NamespaceMode::Container => wire::PidNamespace::Own,
+        NamespaceMode::Pod => wire::PidNamespace::Pod,
+        NamespaceMode::Node => wire::PidNamespace::Host,
     }
+}
+
+pub(crate) fn input(config: &ContainerConfig) -> wire::Input {
+    match (config.stdin, config.stdin_once) {
+        (false, _) => wire::Input::Null,
+        (true, false) => wire::Input::Open,
+        (true, true) => wire::Input::Once,
+    }
+}
+
+pub(crate) fn log_limits(limits: LogLimits) -> wire::LogLimits {
+    wire::LogLimits { file_bytes_max: limits.file_bytes_max, files_max: limits.files_max }
 }
 
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";

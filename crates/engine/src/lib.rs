@@ -25,13 +25,16 @@ mod container;
 mod engine;
 mod etc;
 mod exec;
+mod forward;
 mod launch;
+mod line;
 mod pod_network;
 mod records;
 mod recovery;
 mod sandbox;
 mod shim_client;
 mod signals;
+mod streams;
 mod sys;
 mod table;
 

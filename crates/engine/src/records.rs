@@ -46,6 +46,10 @@ pub(crate) struct ContainerRecord {
     pub(crate) image_ref: String,
     pub(crate) log_path: PathBuf,
     pub(crate) stop_signal: i32,
+    #[serde(default)]
+    pub(crate) stdin: bool,
+    #[serde(default)]
+    pub(crate) tty: bool,
     /// Unpacked layers it stands on; they must stay while it does.
     pub(crate) layers: Vec<PathBuf>,
     pub(crate) labels: BTreeMap<String, String>,
@@ -71,6 +75,8 @@ impl ContainerRecord {
             image_ref: String::new(),
             log_path: sandbox.config.log_directory.join(&config.log_path),
             stop_signal: crate::signals::TERM,
+            stdin: false,
+            tty: false,
             layers: Vec::new(),
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),

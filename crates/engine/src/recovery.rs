@@ -81,14 +81,15 @@ impl Inner {
             let Some(record) = record::read::<ContainerRecord>(&dir, records::CONTAINER)? else {
                 continue;
             };
-            let stage = match record::read::<Exit>(&dir, wire::EXIT_RECORD)? {
-                Some(exit) => Stage::ended(exit),
-                None => match record::read::<Start>(&dir, wire::START_RECORD)? {
-                    Some(start) => Stage::Running { started_at_ns: start.at_ns },
-                    None => Stage::Created,
-                },
+            let start = record::read::<Start>(&dir, wire::START_RECORD)?;
+            let stage = match (record::read::<Exit>(&dir, wire::EXIT_RECORD)?, &start) {
+                (Some(exit), _) => Stage::ended(exit),
+                (None, Some(start)) => Stage::Running { started_at_ns: start.at_ns },
+                (None, None) => Stage::Created,
             };
-            self.table().containers.insert(id, ContainerEntry::new(record, stage));
+            let mut entry = ContainerEntry::new(record, stage);
+            entry.user = start.and_then(|start| start.user);
+            self.table().containers.insert(id, entry);
         }
         Ok(())
     }

@@ -12,15 +12,14 @@ use tokio::sync::Mutex;
 
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking};
+use crate::etc;
 use crate::network::NetworkError;
 use crate::records::{self, SandboxRecord};
 use crate::shim_client::{self, Shim, Told};
 use crate::table::SandboxEntry;
-use crate::{etc, launch};
 
 impl Inner {
     pub(crate) async fn run_sandbox(self: &Arc<Self>, config: SandboxConfig) -> Result<SandboxId, CriError> {
-        launch::pid_namespace(config.pid)?;
         refuse_ipv6_ports(&config)?;
         let cgroup = self.pod_cgroup(&config)?;
         let id = SandboxId(self.ids.hex64());
@@ -64,6 +63,7 @@ impl Inner {
             network: !is_host_network,
             ipc: config.ipc != NamespaceMode::Node,
             hostname: (!is_host_network).then(|| hostname.clone()),
+            pid: config.pid == NamespaceMode::Pod,
         };
         let (limited, shim) = tokio::join!(limited, self.start_shim(id, setup));
         let (shim, shim_pid) = shim?;

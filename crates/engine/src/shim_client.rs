@@ -203,6 +203,8 @@ fn absorb(buffer: &mut Vec<u8>, waiting: &mut BTreeMap<u64, oneshot::Sender<Repl
                 }
             }
             Ok(Some(Message::Exited { container, exit })) => told(Told::Exited { container, exit }),
+            // Said to attached clients only.
+            Ok(Some(Message::Lagged)) => {}
             Ok(None) => return true,
             Err(_) => return false,
         }

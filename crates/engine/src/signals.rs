@@ -16,6 +16,20 @@ pub(crate) fn parse(name: &str) -> Option<i32> {
     NAMES.iter().find(|(known, _)| *known == short).map(|(_, number)| *number)
 }
 
+/// How Kubernetes spells it (LC-084).
+pub(crate) fn name(number: i32) -> Option<String> {
+    /// Counted from below up to this offset, then from above.
+    const FROM_MIN: i32 = 15;
+    match number {
+        REAL_TIME_MIN => Some("SIGRTMIN".into()),
+        REAL_TIME_MAX => Some("SIGRTMAX".into()),
+        _ if number > REAL_TIME_MAX => None,
+        _ if number > REAL_TIME_MIN + FROM_MIN => Some(format!("SIGRTMAX-{}", REAL_TIME_MAX - number)),
+        _ if number > REAL_TIME_MIN => Some(format!("SIGRTMIN+{}", number - REAL_TIME_MIN)),
+        _ => NAMES.iter().find(|(_, known)| *known == number).map(|(name, _)| format!("SIG{name}")),
+    }
+}
+
 fn offset(text: &str, sign: char) -> Option<i32> {
     if text.is_empty() {
         return Some(0);
@@ -76,6 +90,11 @@ mod tests {
     fn tc_072_stop_signals_are_read_in_every_spelling() {
         let read = ["SIGTERM", "term", "15", "SIGRTMIN", "SIGRTMIN+15", "SIGRTMAX-14", "RTMAX", "SIGPOLL"].map(parse);
         assert_eq!(read, [15, 15, 15, 34, 49, 50, 64, 29].map(Some));
+        let spelled = [15, 9, 34, 35, 49, 50, 63, 64].map(name);
+        let expected =
+            ["SIGTERM", "SIGKILL", "SIGRTMIN", "SIGRTMIN+1", "SIGRTMIN+15", "SIGRTMAX-14", "SIGRTMAX-1", "SIGRTMAX"];
+        assert_eq!(spelled, expected.map(|name| Some(name.to_owned())));
+        assert_eq!([0, 32, 65].map(name), [None, None, None]);
         assert_eq!(["", "SIGNOPE", "0", "65", "SIGRTMIN-1", "SIGRTMAX-40"].map(parse), [None; 6]);
     }
 }

@@ -51,3 +51,11 @@ impl SealedProgram {
         PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
     }
 }
+
+/// Tells whatever runs on a terminal how large it is now.
+pub(crate) fn set_terminal_size(master: &OwnedFd, columns: u16, rows: u16) -> io::Result<()> {
+    let size = libc::winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCSWINSZ reads one winsize, which is valid for the call.
+    let result = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

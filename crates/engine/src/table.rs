@@ -7,13 +7,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use ambient::Timestamp;
-use cri::{Container, ContainerId, ContainerState, Sandbox, SandboxId, SandboxState};
-use shim::wire::Exit;
+use cri::{Container, ContainerId, ContainerState, ProcessUser, Sandbox, SandboxId, SandboxState};
+use shim::wire::{Exit, RanAs};
 use tokio::sync::{Mutex, watch};
 
 use crate::network::Published;
 use crate::records::{ContainerRecord, SandboxRecord};
 use crate::shim_client::{Shim, start_failure};
+use crate::signals;
 
 #[derive(Debug, Default)]
 pub(crate) struct Table {
@@ -34,6 +35,8 @@ pub(crate) struct SandboxEntry {
 pub(crate) struct ContainerEntry {
     pub(crate) record: ContainerRecord,
     pub(crate) stage: Stage,
+    /// Who its first process was started as, once it was.
+    pub(crate) user: Option<RanAs>,
     /// True once it is over, for those who wait.
     pub(crate) over: watch::Sender<bool>,
 }
@@ -79,7 +82,7 @@ impl Stage {
 impl ContainerEntry {
     pub(crate) fn new(record: ContainerRecord, stage: Stage) -> Self {
         let over = watch::Sender::new(stage.is_over());
-        Self { record, stage, over }
+        Self { record, stage, user: None, over }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -114,8 +117,8 @@ impl ContainerEntry {
             image_ref: record.image_ref.clone(),
             log_path: record.log_path.clone(),
             resources: None,
-            user: None,
-            stop_signal: None,
+            user: self.user.as_ref().map(process_user),
+            stop_signal: signals::name(record.stop_signal),
             labels: record.labels.clone(),
             annotations: record.annotations.clone(),
         };
@@ -141,6 +144,10 @@ impl ContainerEntry {
         }
         container
     }
+}
+
+fn process_user(user: &RanAs) -> ProcessUser {
+    ProcessUser { uid: user.uid, gid: user.gid, supplemental_groups: user.groups.clone() }
 }
 
 /// LC-063: what is reported when the end of a container was lost.

@@ -21,13 +21,21 @@ mod confinement;
 mod exec;
 #[path = "runtime/harness.rs"]
 mod harness;
+#[path = "runtime/logs.rs"]
+mod logs;
 #[path = "runtime/restart.rs"]
 mod restart;
+#[path = "runtime/share.rs"]
+mod share;
+#[path = "runtime/streams.rs"]
+mod streams;
 
 fn main() -> std::process::ExitCode {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|verb| verb == shim::VERB) {
         shim::main(args);
     }
-    harness::main(&[cases::CASES, restart::CASES, confinement::CASES, exec::CASES].concat())
+    let cases =
+        [cases::CASES, restart::CASES, confinement::CASES, exec::CASES, streams::CASES, logs::CASES, share::CASES];
+    harness::main(&cases.concat())
 }

@@ -1,5 +1,6 @@
 //! Streams one container's log to a reader, for as long as it grows if asked to.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -41,10 +42,19 @@ pub(crate) async fn stream(source: Source<'_>, options: Options, out: mpsc::Send
         {
             return Ok(());
         }
-        let Some(changes) = changes.as_mut().filter(|_| !is_over) else { return Ok(()) };
+        let Some(changes) = changes.as_mut() else { return Ok(()) };
         if let Some(next) = successor(&source.path, file.as_ref()).await? {
+            // What was written between the end we saw and the rotation.
+            if let Some(file) = &mut file
+                && !drain(file, &mut decoder, &out).await?
+            {
+                return Ok(());
+            }
             file = Some(next);
             continue;
+        }
+        if is_over {
+            return Ok(());
         }
         if !is_running(&source).await {
             // Once more: its last words may have come after we read.
@@ -96,20 +106,54 @@ async fn open(path: &Path, tail_lines: Option<usize>) -> io::Result<Option<tokio
     Ok(Some(file))
 }
 
-/// The file that took the place of the open one: it was rotated, or is new.
+/// The file that follows the open one: that was rotated, or nothing was there.
 async fn successor(path: &Path, current: Option<&tokio::fs::File>) -> io::Result<Option<tokio::fs::File>> {
     let Ok(there) = tokio::fs::metadata(path).await else { return Ok(None) };
-    if let Some(current) = current {
-        let open = current.metadata().await?;
-        if (open.dev(), open.ino()) == (there.dev(), there.ino()) {
-            return Ok(None);
-        }
+    let open_one = match current {
+        Some(current) => Some(current.metadata().await?),
+        None => None,
+    };
+    if open_one.as_ref().is_some_and(|open| is_same(open, &there)) {
+        return Ok(None);
     }
-    open_from_start(path).await
+    let path = path.to_owned();
+    let next = tokio::task::spawn_blocking(move || next_of(&path, open_one.as_ref())).await;
+    match next.map_err(io::Error::other)? {
+        Some(next) => open(&next, None).await,
+        None => Ok(None),
+    }
 }
 
-async fn open_from_start(path: &Path) -> io::Result<Option<tokio::fs::File>> {
-    open(path, None).await
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Which file of the log to read after this one; `None`: look again later.
+fn next_of(path: &Path, current: Option<&Metadata>) -> Option<PathBuf> {
+    let files = files(path);
+    match current {
+        // A reader that was too slow: only the oldest files are ever removed.
+        Some(current) if current.nlink() > 0 => {
+            let is_current = |file: &&PathBuf| std::fs::metadata(file).is_ok_and(|file| is_same(&file, current));
+            // Not found: it is being renamed just now.
+            let position = files.iter().position(|file| is_current(&file))?;
+            files.into_iter().nth(position + 1)
+        }
+        _ => files.into_iter().next(),
+    }
+}
+
+/// All files of a log, oldest first: those that were rotated have the time in their names.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let prefix = path.file_name().map(|name| format!("{}.", name.to_string_lossy())).unwrap_or_default();
+    let names = path.parent().and_then(|dir| std::fs::read_dir(dir).ok()).into_iter().flatten();
+    let mut rotated: Vec<String> = names
+        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+        // Other runtimes leave compressed ones to the agent.
+        .filter(|name| name.starts_with(&prefix) && !name.ends_with(".gz") && !name.ends_with(".tmp"))
+        .collect();
+    rotated.sort_unstable();
+    rotated.into_iter().map(|name| path.with_file_name(name)).chain([path.to_owned()]).collect()
 }
 
 async fn is_running(source: &Source<'_>) -> bool {
@@ -147,5 +191,81 @@ impl Changes {
         self.0.readable().await?;
         while self.0.try_read(&mut events).is_ok_and(|count| count > 0) {}
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::testing;
+
+    const LINES: usize = 3000;
+
+    fn entry(number: usize) -> String {
+        format!("2026-01-01T00:00:00Z stdout F {number}\n")
+    }
+
+    /// Writes a log as the runtime does, with a new file every few lines.
+    fn write(path: &Path) {
+        for number in 0..LINES {
+            if number % 7 == 0 && number > 0 {
+                fs::rename(path, path.with_file_name(format!("0.log.20260101-000000-{number:04}"))).unwrap();
+            }
+            use std::io::Write as _;
+            let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
+            file.write_all(entry(number).as_bytes()).unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn lc_088_a_follower_sees_every_line_across_rotations() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("0.log");
+        fs::write(&path, "").unwrap();
+        let (fake, container) = testing::running_app().await;
+        let (out, mut shown) = mpsc::channel(4);
+        let source = Source { path: path.clone(), container: container.clone(), pod_uid: "u1".into(), runtime: &fake };
+        let following = stream(source, Options { follow: true, ..Options::default() }, out);
+        let writing = async {
+            tokio::task::spawn_blocking(move || write(&path)).await.unwrap();
+            fake.stop_container(&container, Duration::ZERO).await.unwrap();
+        };
+        let reading = async {
+            let mut seen = Vec::new();
+            while let Some(bytes) = shown.recv().await {
+                seen.extend_from_slice(&bytes);
+            }
+            seen
+        };
+        let (followed, (), seen) = tokio::join!(following, writing, reading);
+        followed.unwrap();
+        let expected: String = (0..LINES).map(|number| format!("{number}\n")).collect();
+        assert!(seen == expected.as_bytes(), "{} of {} bytes", seen.len(), expected.len());
+    }
+
+    #[test]
+    fn a_follower_that_was_too_slow_goes_on_with_what_is_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("0.log");
+        let at = |name: &str| directory.path().join(name);
+        let names = ["0.log", "0.log.20260101-000001", "0.log.20260101-000002", "0.log.20260101-000001.gz", "1.log"];
+        for name in names {
+            fs::write(at(name), name).unwrap();
+        }
+        let open = |name: &str| fs::File::open(at(name)).unwrap();
+        let next = |file: &fs::File| next_of(&path, Some(&file.metadata().unwrap()));
+        let oldest = open("0.log.20260101-000001");
+        assert_eq!(next_of(&path, None), Some(at("0.log.20260101-000001")));
+        assert_eq!(next(&oldest), Some(at("0.log.20260101-000002")));
+        assert_eq!(next(&open("0.log.20260101-000002")), Some(path.clone()));
+        assert_eq!(next(&open("0.log")), None);
+        fs::remove_file(at("0.log.20260101-000001")).unwrap();
+        assert_eq!(next(&oldest), Some(at("0.log.20260101-000002")));
+        // Under a name nobody looks for: wait.
+        let renamed = open("0.log.20260101-000002");
+        fs::rename(at("0.log.20260101-000002"), at("elsewhere")).unwrap();
+        assert_eq!(next(&renamed), None);
     }
 }

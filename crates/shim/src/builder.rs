@@ -7,8 +7,8 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use libcontainer::container::builder::ContainerBuilder;
@@ -16,21 +16,49 @@ use libcontainer::syscall::syscall::SyscallType;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
-use nix::unistd::Pid;
+use nix::unistd::{Gid, Pid, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Launch;
 use crate::inroot::Identity;
 use crate::profile::Profile;
-use crate::wire::ContainerSpec;
-use crate::{inroot, spec, sys};
+use crate::wire::{ContainerSpec, PidNamespace};
+use crate::{inroot, parcel, spec, sys};
 
-/// The container's ends of its pipes.
+/// A program's ends of what it is connected to.
 pub(crate) struct Ends {
-    pub(crate) stdout: OwnedFd,
-    pub(crate) stderr: OwnedFd,
+    /// Where there is none, it has `/dev/null`.
+    pub(crate) stdin: Option<OwnedFd>,
+    pub(crate) stdout: Option<OwnedFd>,
+    pub(crate) stderr: Option<OwnedFd>,
+    /// A terminal instead of the three: its master side goes here.
+    pub(crate) console: Option<OwnedFd>,
     /// See [`Launch::sync`].
     pub(crate) sync: OwnedFd,
+}
+
+impl Ends {
+    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+        let optional = [&self.stdin, &self.stdout, &self.stderr, &self.console].into_iter().flatten();
+        optional.chain([&self.sync]).map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// So that the user can open its own `/dev/stdout`.
+    pub(crate) fn give_to(&self, identity: &Identity) -> io::Result<()> {
+        let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+        for end in [&self.stdin, &self.stdout, &self.stderr].into_iter().flatten() {
+            nix::unistd::fchown(end, Some(uid), Some(gid))?;
+        }
+        Ok(())
+    }
+}
+
+/// What the containers of a pod share beside what the shim lives in itself.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) memory: SharedMemory,
+    /// The PID namespace, if they share one.
+    pub(crate) pid: Option<OwnedFd>,
 }
 
 /// The pod's `/dev/shm`.
@@ -62,10 +90,10 @@ const MESSAGE_BYTES_MAX: usize = 3 << 10;
 const GROUPS_MAX: usize = 4096;
 
 /// Starts making a container. `report` takes one [`Outcome`].
-pub(crate) fn spawn(container: &ContainerSpec, memory: &SharedMemory, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
+pub(crate) fn spawn(container: &ContainerSpec, shared: &Shared, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
     sys::fork(move || {
         let mut report = File::from(report);
-        let outcome = match build(container, memory, ends, &report) {
+        let outcome = match build(container, shared, ends, &report) {
             Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -77,16 +105,12 @@ pub(crate) fn spawn(container: &ContainerSpec, memory: &SharedMemory, ends: Ends
     })
 }
 
-fn build(
-    container: &ContainerSpec,
-    memory: &SharedMemory,
-    ends: Ends,
-    report: &File,
-) -> Result<(i32, Identity), String> {
-    isolate(container, memory, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
+fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
+    isolate(container, shared, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
     let stage = spec::stage(container);
     mount_root(container, &stage)?;
-    let shm = shared_memory(memory, &stage);
+    let shm = shared_memory(&shared.memory, &stage);
+    let pid = pid_namespace(container, shared)?;
     let root_path = stage.join("root");
     let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
@@ -96,7 +120,9 @@ fn build(
     inroot::make_dirs(root.as_fd(), &container.cwd)
         .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
     let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
-    let config = spec::oci(container, &identity, &root_path, shm.as_deref(), available);
+    ends.give_to(&identity).map_err(|error| format!("error giving the user its streams: {error}"))?;
+    let around = spec::Around { root: &root_path, shm: shm.as_deref(), pid: pid.as_deref(), available };
+    let config = spec::oci(container, &identity, &around);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
     let profile = Profile::of(container);
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
@@ -107,10 +133,14 @@ fn build(
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signal settings, mounts.
-fn isolate(container: &ContainerSpec, memory: &SharedMemory, ends: &Ends, report: &File) -> io::Result<()> {
-    let [stdout, stderr, sync] = [&ends.stdout, &ends.stderr, &ends.sync].map(AsRawFd::as_raw_fd);
-    let shm = if let SharedMemory::Pod(shm) = memory { shm.as_raw_fd() } else { sync };
-    sys::close_all_but(&[stdout, stderr, sync, report.as_raw_fd(), shm])?;
+fn isolate(container: &ContainerSpec, shared: &Shared, ends: &Ends, report: &File) -> io::Result<()> {
+    let mut keep = ends.numbers();
+    keep.push(report.as_raw_fd());
+    keep.extend(shared.pid.as_ref().map(AsRawFd::as_raw_fd));
+    if let SharedMemory::Pod(shm) = &shared.memory {
+        keep.push(shm.as_raw_fd());
+    }
+    sys::close_all_but(&keep)?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
@@ -153,15 +183,68 @@ fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
     }
 }
 
+/// Where the container's processes are born; `None`: in the node's namespace.
+fn pid_namespace(container: &ContainerSpec, shared: &Shared) -> Result<Option<PathBuf>, String> {
+    match (&container.pid, &shared.pid) {
+        (PidNamespace::Host, _) => Ok(None),
+        (PidNamespace::Own, _) => Ok(Some(PathBuf::new())),
+        // The processes that libcontainer forks have the descriptor, too.
+        (PidNamespace::Pod, Some(shared)) => Ok(Some(format!("/proc/self/fd/{}", shared.as_raw_fd()).into())),
+        (PidNamespace::Pod, None) => Err("the pod has no PID namespace to share".into()),
+    }
+}
+
 fn run_libcontainer(container: &ContainerSpec, stage: &Path, launch: Launch, ends: Ends) -> Result<i32, String> {
-    let made = ContainerBuilder::new(container.id.clone(), SyscallType::default())
-        .with_executor(launch)
-        .with_stdout(ends.stdout)
-        .with_stderr(ends.stderr)
+    let mut builder = ContainerBuilder::new(container.id.clone(), SyscallType::default()).with_executor(launch);
+    if let Some(end) = ends.stdin {
+        builder = builder.with_stdin(end);
+    }
+    if let Some(end) = ends.stdout {
+        builder = builder.with_stdout(end);
+    }
+    if let Some(end) = ends.stderr {
+        builder = builder.with_stderr(end);
+    }
+    let console = ends.console.map(|end| Console::listen(stage, end)).transpose();
+    let console = console.map_err(|error| format!("error preparing terminal: {error}"))?;
+    let made = builder
+        .with_console_socket(console.as_ref().map(|console| console.path.clone()))
         .with_root_path(stage.join("state"))
         .and_then(|builder| builder.as_init(stage).with_systemd(false).with_detach(true).build())
         .map_err(|error| chain(&error))?;
+    if let Some(console) = console {
+        console.pass_on().map_err(|error| format!("error opening terminal: {error}"))?;
+    }
     made.pid().map(|pid| pid.as_raw()).ok_or_else(|| "container process has no pid".into())
+}
+
+/// Takes the terminal that libcontainer opens inside the container, and gives
+/// it to the shim.
+struct Console {
+    path: PathBuf,
+    listener: UnixListener,
+    to: OwnedFd,
+}
+
+impl Console {
+    fn listen(stage: &Path, to: OwnedFd) -> io::Result<Self> {
+        // By its name alone: the path of a socket is limited to 108 bytes.
+        nix::unistd::chdir(stage)?;
+        let listener = UnixListener::bind(Self::NAME)?;
+        nix::unistd::chdir("/")?;
+        Ok(Self { path: stage.join(Self::NAME), listener, to })
+    }
+
+    const NAME: &str = "console.sock";
+
+    /// Once the container is made, all of it is waiting here.
+    fn pass_on(&self) -> io::Result<()> {
+        let (from, _) = self.listener.accept()?;
+        let mut name = [0; 64];
+        let (_, fds) = parcel::receive(&from, &mut name)?;
+        let master = fds.first().ok_or_else(|| io::Error::other("it was not handed over"))?;
+        parcel::hand_over(&self.to, master)
+    }
 }
 
 /// An error with all its causes: libcontainer's outermost messages say little.

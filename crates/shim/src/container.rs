@@ -2,22 +2,22 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::Pid;
 
-use crate::builder::{self, Ends, Outcome, REPORT_BYTES_MAX, SharedMemory};
+use crate::attach::Clients;
+use crate::builder::{self, Outcome, REPORT_BYTES_MAX, Shared};
 use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::join::Entry;
-use crate::log::{Log, Stream};
+use crate::log::{Log, Sinks, Stream, Which};
+use crate::plumbing::{self, Stdin};
 use crate::profile::Profile;
-use crate::wire::{self, ContainerSpec, Exit, Fault, Reply, Start};
-use crate::{cgroup, record, sys};
+use crate::wire::{self, ContainerSpec, Exit, Fault, RanAs, Reply, Start, Streams};
+use crate::{cgroup, parcel, record, sys};
 
 /// Who waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,8 +34,10 @@ pub(crate) struct Container {
     profile: Profile,
     identity: Identity,
     log: Log,
-    pub(crate) stdout: Stream,
-    pub(crate) stderr: Stream,
+    stdin: Stdin,
+    stdout: Stream,
+    stderr: Stream,
+    pub(crate) clients: Clients,
     pub(crate) stage: Stage,
     stopping: Stopping,
     /// Who waits for it to be over and forgotten.
@@ -86,32 +88,28 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Container {
     /// Starts making it; the answer comes when the builder has ended.
-    pub(crate) fn build(spec: &ContainerSpec, memory: &SharedMemory, asked: Asked) -> Result<Self, Fault> {
+    pub(crate) fn build(spec: &ContainerSpec, shared: &Shared, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
-        let log = Log::open(&spec.log).map_err(|error| failed("error opening log file", &error))?;
-        let plumbing = || -> io::Result<_> {
-            let (out, out_end) = pipe2(OFlag::O_CLOEXEC)?;
-            let (err, err_end) = pipe2(OFlag::O_CLOEXEC)?;
-            let (report, report_end) = pipe2(OFlag::O_CLOEXEC)?;
-            let (sync, sync_end) = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)?;
-            for end in [&out, &err, &report, &sync] {
-                nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
-            }
-            let ends = Ends { stdout: out_end, stderr: err_end, sync: sync_end };
-            let builder = builder::spawn(spec, memory, ends, report_end)?;
-            Ok((out, err, report, sync, builder))
+        let log = Log::open(&spec.log, spec.log_limits).map_err(|error| failed("error opening log file", &error))?;
+        let start = || -> io::Result<_> {
+            let (ours, theirs) = plumbing::lay(spec)?;
+            let (report, report_end) = plumbing::pipe()?;
+            let builder = builder::spawn(spec, shared, theirs, report_end)?;
+            Ok((ours, report, builder))
         };
-        let (out, err, report, sync, builder) =
-            plumbing().map_err(|error| failed("error starting container process", &error))?;
+        let (ours, report, builder) = start().map_err(|error| failed("error starting container process", &error))?;
+        let sync = File::from(ours.sync);
         Ok(Self {
             dir: spec.dir.clone(),
             profile: Profile::of(spec),
             // The builder finds out.
             identity: Identity::default(),
             log,
-            stdout: Stream::new("stdout", out),
-            stderr: Stream::new("stderr", err),
-            stage: Stage::Building { builder, report: File::from(report), sync: File::from(sync), asked },
+            stdin: ours.stdin,
+            stdout: Stream::new(Which::Stdout, ours.stdout),
+            stderr: Stream::new(Which::Stderr, ours.stderr),
+            clients: Clients::default(),
+            stage: Stage::Building { builder, report: File::from(report), sync, asked },
             stopping: Stopping::No,
             forgetting: None,
         })
@@ -130,6 +128,14 @@ impl Container {
             Ok(Outcome::Made { pid, identity }) => {
                 self.identity = identity;
                 self.stage = Stage::Created { pid: Pid::from_raw(pid), sync };
+                match self.stdin.take_terminal(self.identity.uid) {
+                    Ok(None) => {}
+                    Ok(Some(output)) => self.stdout = Stream::new(Which::Stdout, Some(output)),
+                    Err(error) => {
+                        self.kill_all();
+                        return Err(self.given_up(asked, format!("error opening terminal: {error}")));
+                    }
+                }
                 Ok((asked, Reply::Done))
             }
             Ok(Outcome::Failed(message)) => Err(self.given_up(asked, message)),
@@ -148,7 +154,7 @@ impl Container {
             return Some(Reply::Failed(Fault::State("container is not in created state".into())));
         };
         let at_ns = sys::wall_ns();
-        if let Err(error) = record::write(&self.dir, wire::START_RECORD, &Start { at_ns }) {
+        if let Err(error) = record::write(&self.dir, wire::START_RECORD, &Start { at_ns, user: self.ran_as() }) {
             return Some(Reply::Failed(Fault::Failed(format!("error recording the start: {error}"))));
         }
         let Stage::Created { pid, mut sync } = std::mem::replace(&mut self.stage, Stage::Over(never())) else {
@@ -168,7 +174,7 @@ impl Container {
         match sync.read(&mut message) {
             Ok(0) => {
                 self.stage = Stage::Running { pid, at_ns };
-                Some((asked, Reply::Started { at_ns }))
+                Some((asked, Reply::Started { at_ns, user: self.ran_as() }))
             }
             Ok(length) => {
                 let message = String::from_utf8_lossy(&message[..length]).into_owned();
@@ -185,6 +191,11 @@ impl Container {
             }
             Err(_) => None,
         }
+    }
+
+    fn ran_as(&self) -> Option<RanAs> {
+        let Identity { uid, gid, groups, .. } = &self.identity;
+        Some(RanAs { uid: *uid, gid: *gid, groups: groups.clone() })
     }
 
     /// Process 1 has ended.
@@ -278,15 +289,19 @@ impl Container {
     /// Ends what process 1 has left behind, then records the exit. `Ok` once
     /// the record is on disk; `Err` with when to try again.
     pub(crate) fn finish(&mut self, buffer: &mut [u8]) -> Result<(Exit, Option<Answer>), Duration> {
+        let user = self.ran_as();
         let Stage::Ending { exit, asked } = &mut self.stage else {
             unreachable!("only an ending container is finished")
         };
         if cgroup::kill_all(&self.profile.cgroup.members) > 0 {
             return Err(Duration::from_millis(1));
         }
-        for stream in [&mut self.stdout, &mut self.stderr] {
-            // A log that cannot be written must not keep the exit from being known.
-            let _ = stream.drain(&mut self.log, buffer, sys::wall_ns());
+        self.stdin.close();
+        let mut sinks = Sinks { log: &mut self.log, clients: &mut self.clients };
+        let streams = [&mut self.stdout, &mut self.stderr];
+        if !streams.map(|stream| stream.drain(&mut sinks, buffer, sys::wall_ns())).iter().all(|is_done| *is_done) {
+            // Their room, or the end of our patience with them, wakes us.
+            return Err(Duration::MAX);
         }
         exit.oom_killed = cgroup::oom_killed(self.profile.cgroup.oom.as_deref());
         match record::write(&self.dir, wire::EXIT_RECORD, exit) {
@@ -296,20 +311,62 @@ impl Container {
         }
         let reply = match &exit.start_error {
             Some(error) => Reply::Failed(Fault::Start(error.clone())),
-            None => Reply::Started { at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns) },
+            None => Reply::Started { at_ns: exit.started_at_ns.unwrap_or(exit.finished_at_ns), user },
         };
+        self.clients.clear();
         let (exit, answer) = (exit.clone(), asked.map(|asked| (asked, reply)));
         self.stage = Stage::Over(exit.clone());
         Ok((exit, answer))
     }
 
+    /// Takes what there is of an output.
     pub(crate) fn pump(&mut self, which: Which, buffer: &mut [u8]) {
         let stream = match which {
             Which::Stdout => &mut self.stdout,
             Which::Stderr => &mut self.stderr,
         };
-        // A full disk must not stop the container's life; its lines are lost.
-        let _ = stream.pump(&mut self.log, buffer, sys::wall_ns());
+        let mut sinks = Sinks { log: &mut self.log, clients: &mut self.clients };
+        stream.pump(&mut sinks, buffer, sys::wall_ns());
+    }
+
+    /// Outputs to read from: not those that wait for a client.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = (Which, BorrowedFd<'_>)> {
+        let outputs = [(Which::Stdout, &self.stdout), (Which::Stderr, &self.stderr)];
+        let open = outputs.into_iter().filter_map(|(which, stream)| Some((which, stream.fd()?)));
+        open.filter(|(which, _)| !self.clients.hold_up(*which))
+    }
+
+    /// See [`wire::Request::Attach`].
+    pub(crate) fn attach(&mut self, connection: u64, streams: Streams, fds: Vec<OwnedFd>) -> Reply {
+        if !matches!(self.stage, Stage::Running { .. }) {
+            return Reply::Failed(Fault::NotRunning);
+        }
+        let mut fds = fds.into_iter();
+        let stdout = streams.stdout.then(|| fds.next()).flatten();
+        let stderr = streams.stderr.then(|| fds.next()).flatten();
+        let Some(parcel) = fds.next() else {
+            return Reply::Failed(Fault::State("descriptors are missing".into()));
+        };
+        let input = self.stdin.writer();
+        let handed_over = input.map_or(Ok(()), |input| parcel::hand_over(&parcel, &input));
+        let feeds = streams.stdin && input.is_some();
+        let attached = handed_over.and_then(|()| self.clients.add(connection, [stdout, stderr], feeds));
+        match attached {
+            Ok(()) => Reply::Done,
+            Err(error) => Reply::Failed(Fault::Failed(format!("error attaching: {error}"))),
+        }
+    }
+
+    /// The client of this connection has nothing more to say.
+    pub(crate) fn close_input(&mut self, connection: u64) {
+        if self.clients.stop_feeding(connection) {
+            self.stdin.on_client_gone();
+        }
+    }
+
+    pub(crate) fn detach(&mut self, connection: u64) {
+        self.close_input(connection);
+        self.clients.remove(connection);
     }
 
     pub(crate) fn reopen_log(&mut self) -> Reply {
@@ -331,7 +388,7 @@ impl Container {
     }
 
     /// The start socket, while its answer is awaited.
-    pub(crate) fn sync(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+    pub(crate) fn sync(&self) -> Option<BorrowedFd<'_>> {
         if let Stage::Starting { sync, .. } = &self.stage { Some(sync.as_fd()) } else { None }
     }
 
@@ -349,13 +406,6 @@ impl Container {
             Stage::Over(exit) => wire::Stage::Exited(exit.clone()),
         }
     }
-}
-
-/// Which output of a container.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Which {
-    Stdout,
-    Stderr,
 }
 
 fn send(pid: Pid, signal: i32) {

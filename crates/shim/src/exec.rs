@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::Pid;
 
 use crate::builder::Ends;
-use crate::container::{Answer, Asked, Which};
+use crate::container::{Answer, Asked};
 use crate::join::{self, Entry};
-use crate::wire::{EXEC_OUTPUT_BYTES_MAX, Fault, Reply};
-use crate::{cgroup, sys};
+use crate::log::Which;
+use crate::wire::{EXEC_OUTPUT_BYTES_MAX, Fault, Reply, Streams};
+use crate::{cgroup, plumbing, sys};
 
 /// All commands of the sandbox.
 #[derive(Default)]
@@ -58,6 +58,33 @@ pub(crate) struct Order {
     pub(crate) container: String,
     pub(crate) asked: Asked,
     pub(crate) timeout: Option<Duration>,
+    /// `None`: its output is captured.
+    pub(crate) connected: Option<Connected>,
+}
+
+/// A command's ends of what its caller is connected to.
+pub(crate) struct Connected {
+    stdin: Option<OwnedFd>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    console: Option<OwnedFd>,
+}
+
+impl Connected {
+    /// From what came with a request; `None` when not all did.
+    pub(crate) fn new(streams: Streams, fds: Vec<OwnedFd>) -> Option<Self> {
+        let wanted = if streams.tty {
+            [false, false, false, true]
+        } else {
+            [streams.stdin, streams.stdout, streams.stderr, false]
+        };
+        if wanted.iter().filter(|is_wanted| **is_wanted).count() != fds.len() {
+            return None;
+        }
+        let mut fds = fds.into_iter();
+        let [stdin, stdout, stderr, console] = wanted.map(|is_wanted| if is_wanted { fds.next() } else { None });
+        Some(Self { stdin, stdout, stderr, console })
+    }
 }
 
 impl Execs {
@@ -67,8 +94,8 @@ impl Execs {
             return Err(Fault::Failed("too many commands run in this sandbox".into()));
         }
         entry.own_cgroup = self.own_cgroup(&entry.profile.cgroup.members);
-        match spawn(&entry) {
-            Ok((pid, [stdout, stderr, problem])) => {
+        match spawn(&entry, order.connected) {
+            Ok(Spawned { pid, stdout, stderr, problem }) => {
                 self.0.push(Exec {
                     number: order.number,
                     container: order.container,
@@ -277,8 +304,8 @@ struct Capture {
 const DRAIN_READS_MAX: usize = 8;
 
 impl Capture {
-    fn new(pipe: OwnedFd) -> Self {
-        Self { pipe: Some(File::from(pipe)), kept: Vec::new() }
+    fn new(pipe: Option<OwnedFd>) -> Self {
+        Self { pipe: pipe.map(File::from), kept: Vec::new() }
     }
 
     /// Takes what is there now; true if there may be more.
@@ -309,14 +336,23 @@ impl Capture {
     }
 }
 
-/// Forks the command; our ends of its outputs and of what it says if it fails.
-fn spawn(entry: &Entry<'_>) -> io::Result<(Pid, [OwnedFd; 3])> {
-    let (out, out_end) = pipe2(OFlag::O_CLOEXEC)?;
-    let (err, err_end) = pipe2(OFlag::O_CLOEXEC)?;
-    let (problem, problem_end) = pipe2(OFlag::O_CLOEXEC)?;
-    for end in [&out, &err, &problem] {
-        nix::fcntl::fcntl(end, nix::fcntl::F_SETFL(OFlag::O_NONBLOCK))?;
+/// A command that runs, and our ends of what it says.
+struct Spawned {
+    pid: Pid,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
+    problem: OwnedFd,
+}
+
+fn spawn(entry: &Entry<'_>, connected: Option<Connected>) -> io::Result<Spawned> {
+    let (problem, sync) = plumbing::pipe()?;
+    if let Some(Connected { stdin, stdout, stderr, console }) = connected {
+        let pid = join::spawn(entry, Ends { stdin, stdout, stderr, console, sync })?;
+        return Ok(Spawned { pid, stdout: None, stderr: None, problem });
     }
-    let pid = join::spawn(entry, Ends { stdout: out_end, stderr: err_end, sync: problem_end })?;
-    Ok((pid, [out, err, problem]))
+    let (out, out_end) = plumbing::pipe()?;
+    let (err, err_end) = plumbing::pipe()?;
+    let ends = Ends { stdin: None, stdout: Some(out_end), stderr: Some(err_end), console: None, sync };
+    let pid = join::spawn(entry, ends)?;
+    Ok(Spawned { pid, stdout: Some(out), stderr: Some(err), problem })
 }

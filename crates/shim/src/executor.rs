@@ -2,7 +2,7 @@
 //! install the seccomp filter, give up capabilities, execute.
 
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::Path;
@@ -54,6 +54,16 @@ impl Executor for Launch {
 }
 
 impl Launch {
+    /// Adds to the environment what it does not say already.
+    pub(crate) fn add_env(&mut self, (name, value): (&CStr, &CStr)) {
+        let said = [name.to_bytes(), b"="].concat();
+        if !self.env.iter().any(|entry| entry.to_bytes().starts_with(&said)) {
+            let entry = [&said, value.to_bytes()].concat();
+            // Parts without a NUL make a whole without one.
+            self.env.extend(CString::new(entry));
+        }
+    }
+
     /// Blocks until the shim says so. If the shim dies first, nothing starts.
     fn wait_for_start(&self) {
         // SAFETY: as in `exec`.

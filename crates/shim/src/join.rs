@@ -5,6 +5,7 @@
 //! (it is not dumpable), and nothing of the shim's may be left open
 //! (CVE-2016-9962, CVE-2024-21626).
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -19,7 +20,7 @@ use crate::executor::{Launch, START_ERROR};
 use crate::inroot::Identity;
 use crate::profile::Profile;
 use crate::wire::PidNamespace;
-use crate::{spec, sys};
+use crate::{parcel, spec, sys, terminal};
 
 /// What joins, and where.
 pub(crate) struct Entry<'a> {
@@ -42,7 +43,7 @@ pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends) -> io::Result<Pid> {
         START_ERROR
     };
     match entry.profile.pid {
-        PidNamespace::Own => sys::fork_into(pidfd.as_fd(), child),
+        PidNamespace::Own | PidNamespace::Pod => sys::fork_into(pidfd.as_fd(), child),
         PidNamespace::Host => sys::fork(child),
     }
 }
@@ -51,10 +52,11 @@ pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends) -> io::Result<Pid> {
 fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::Infallible, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
     isolate(ends, pidfd).map_err(failed("preparing process"))?;
+    ends.give_to(entry.identity).map_err(failed("giving the user its streams"))?;
     sys::set_oom_score(entry.profile.oom_score_adj).map_err(failed("setting OOM score"))?;
     let available = sys::permitted_capabilities().map_err(failed("reading capabilities"))?;
     // While the host's files can be seen: a seccomp profile is one.
-    let launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
+    let mut launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
     enter_cgroups(entry).map_err(failed("entering container cgroup"))?;
     let namespaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWCGROUP
@@ -62,16 +64,46 @@ fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWNET;
     setns(pidfd, namespaces).map_err(io::Error::from).map_err(failed("joining container namespaces"))?;
+    if let Some(console) = &ends.console {
+        take_terminal(entry, console).map_err(failed("opening terminal"))?;
+        launch.add_env(TERMINAL_KIND);
+    }
     become_user(entry, &launch)?;
     launch.confine()?;
     Err(launch.execute())
 }
 
+/// What containerd says as well, unless the container's environment knows better.
+const TERMINAL_KIND: (&CStr, &CStr) = (c"TERM", c"xterm");
+
+/// A new terminal of the container becomes that of this session. Its other
+/// side goes to whoever asked.
+fn take_terminal(entry: &Entry<'_>, console: &OwnedFd) -> io::Result<()> {
+    let (master, peer) = terminal::open_inside()?;
+    nix::unistd::fchown(&peer, Some(Uid::from_raw(entry.identity.uid)), None)?;
+    sys::set_controlling_terminal(peer.as_fd())?;
+    nix::unistd::dup2_stdin(&peer)?;
+    nix::unistd::dup2_stdout(&peer)?;
+    nix::unistd::dup2_stderr(&peer)?;
+    parcel::hand_over(console, &master)
+}
+
 /// Leaves behind what belongs to the shim: descriptors, session, signals.
 fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
-    nix::unistd::dup2_stdout(&ends.stdout)?;
-    nix::unistd::dup2_stderr(&ends.stderr)?;
-    sys::close_all_but(&[ends.sync.as_raw_fd(), pidfd.as_raw_fd()])?;
+    // The shim's own input and output are /dev/null; its errors go to its log.
+    nix::unistd::dup2_stderr(io::stdout())?;
+    if let Some(end) = &ends.stdin {
+        nix::unistd::dup2_stdin(end)?;
+    }
+    if let Some(end) = &ends.stdout {
+        nix::unistd::dup2_stdout(end)?;
+    }
+    if let Some(end) = &ends.stderr {
+        nix::unistd::dup2_stderr(end)?;
+    }
+    let mut keep = ends.numbers();
+    keep.push(pidfd.as_raw_fd());
+    sys::close_all_but(&keep)?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
     nix::unistd::setsid()?;
@@ -109,10 +141,6 @@ fn become_user(entry: &Entry<'_>, launch: &Launch) -> Result<(), String> {
         let Identity { uid, gid, groups, .. } = entry.identity;
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
         let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
-        for end in [io::stdout().as_fd(), io::stderr().as_fd()] {
-            // So that the user can open its own /dev/stdout.
-            nix::unistd::fchown(end, Some(uid), Some(gid))?;
-        }
         sys::prctl(libc::PR_SET_KEEPCAPS, 1)?;
         nix::unistd::setgroups(&groups)?;
         nix::unistd::setresgid(gid, gid, gid)?;

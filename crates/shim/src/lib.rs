@@ -9,7 +9,8 @@
 //! Read in this order: `wire` (what the engine asks), `server` (the loop),
 //! `container` (one container's life), `builder` (how one is made), `executor`
 //! (the last steps before its program runs), `exec` (commands in running
-//! containers), `join` (how one gets there).
+//! containers), `join` (how one gets there), `plumbing` and `attach` (input,
+//! output and terminals), `log` (where output ends up).
 //!
 //! ```no_run
 //! // Before anything else of the program starts:
@@ -19,22 +20,27 @@
 //! }
 //! ```
 
+pub mod parcel;
 pub mod record;
 pub mod wire;
 
+mod attach;
 mod builder;
 mod cgroup;
 mod container;
 mod exec;
 mod executor;
+mod init;
 mod inroot;
 mod join;
 mod log;
+mod plumbing;
 mod profile;
 mod seccomp;
 mod server;
 mod spec;
 mod sys;
+mod terminal;
 
 use std::ffi::OsString;
 

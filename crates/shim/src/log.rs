@@ -1,49 +1,146 @@
 //! Container logs in the CRI format: one line per line of output, with time,
 //! stream and `F` (full) or `P` (part of a longer line).
+//!
+//! A full file gets a new name with the time in it and is not touched any
+//! more; it is not compressed, which would cost this process its smallness.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::attach::Clients;
+use crate::sys;
+use crate::wire::LogLimits;
+
 /// Longest piece of one output line in one log line, as in containerd.
 pub(crate) const LINE_BYTES_MAX: usize = 16 << 10;
+/// How much is written at once: output of many short lines is far longer in the log.
+const WRITE_BYTES: usize = 32 << 10;
+
+/// Which output of a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    Stdout,
+    Stderr,
+}
+
+impl Which {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::Stderr => "stderr",
+        }
+    }
+}
 
 /// The log file of one container (LC-088).
 pub(crate) struct Log {
     path: PathBuf,
     file: File,
+    limits: Option<LogLimits>,
+    /// How long the file is: whole entries, always.
+    length: u64,
+    /// Which outputs are in the middle of a line.
+    is_mid_line: [bool; 2],
+    /// When output was last lost, in wall time.
+    lost_at_ns: Option<u64>,
+    /// The second and the number in the name of the file that was rotated last.
+    last_name: (u64, u32),
 }
+
+/// That output is lost is said again only after so long without a loss.
+const COMPLAIN_AGAIN_NS: u64 = 60_000_000_000;
 
 impl Log {
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self { path: path.to_owned(), file: open(path)? })
+    pub(crate) fn open(path: &Path, limits: Option<LogLimits>) -> io::Result<Self> {
+        let (file, length) = open(path)?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            limits,
+            length,
+            is_mid_line: [false; 2],
+            lost_at_ns: None,
+            last_name: (0, 0),
+        })
     }
 
-    /// For rotation: whoever renamed the file wants a new one.
+    /// For rotation by others: whoever renamed the file wants a new one.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
-        self.file = open(&self.path)?;
+        (self.file, self.length) = open(&self.path)?;
         Ok(())
     }
+
+    /// Whole entries go into the file or, when the disk does not take them,
+    /// nowhere: no log stops a container, and no entry is written in part.
+    fn write(&mut self, entries: &[u8], now_ns: u64) {
+        if entries.is_empty() {
+            return;
+        }
+        if let Err(error) = self.rotate_if_due(now_ns) {
+            // It goes on in the old file, then.
+            eprintln!("shim: {}: {error}", self.path.display());
+        }
+        if let Err(error) = self.file.write_all(entries) {
+            if self.lost_at_ns.is_none_or(|at| now_ns.abs_diff(at) > COMPLAIN_AGAIN_NS) {
+                eprintln!("shim: {}: {error}; output is lost until it can be written", self.path.display());
+            }
+            self.lost_at_ns = Some(now_ns);
+            // Someone else may have cut it: it is never made longer.
+            if self.file.metadata().is_ok_and(|now| now.len() > self.length) {
+                let _ = self.file.set_len(self.length);
+            }
+        } else {
+            self.length += entries.len() as u64;
+        }
+    }
+
+    /// Between two lines if possible; an endless line has to be parted.
+    fn rotate_if_due(&mut self, now_ns: u64) -> io::Result<()> {
+        let Some(limits) = self.limits.filter(|limits| self.length >= limits.file_bytes_max.max(1)) else {
+            return Ok(());
+        };
+        let is_endless = self.length / 2 >= limits.file_bytes_max;
+        if self.is_mid_line.contains(&true) && !is_endless {
+            return Ok(());
+        }
+        let rotated = rotation::name(&self.path, &mut self.last_name, now_ns);
+        fs::rename(&self.path, &rotated)?;
+        if let Err(error) = self.reopen() {
+            // Readers look for it under its name.
+            fs::rename(&rotated, &self.path)?;
+            return Err(error);
+        }
+        rotation::remove_oldest(&self.path, limits.files_max)
+    }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(libc::O_NOFOLLOW).open(path)
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o640).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    let length = file.metadata()?.len();
+    Ok((file, length))
 }
 
-/// One output stream of a container on its way into the log.
+/// Where output goes: to the log, and to whoever is attached.
+pub(crate) struct Sinks<'a> {
+    pub(crate) log: &'a mut Log,
+    pub(crate) clients: &'a mut Clients,
+}
+
+/// One output stream of a container on its way.
 pub(crate) struct Stream {
-    name: &'static str,
+    which: Which,
     pipe: Option<File>,
     /// A line that has no end yet.
     pending: Vec<u8>,
 }
 
 impl Stream {
-    /// `pipe` is the reading end and does not block.
-    pub(crate) fn new(name: &'static str, pipe: OwnedFd) -> Self {
-        Self { name, pipe: Some(File::from(pipe)), pending: Vec::new() }
+    /// `pipe` is the reading end and does not block; `None`: there is no such output.
+    pub(crate) fn new(which: Which, pipe: Option<OwnedFd>) -> Self {
+        Self { which, pipe: pipe.map(File::from), pending: Vec::new() }
     }
 
     /// What to poll; `None` once the other end is closed.
@@ -51,76 +148,84 @@ impl Stream {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
-    /// Moves what is there now into the log. `buffer` is scratch space.
-    pub(crate) fn pump(&mut self, log: &mut Log, buffer: &mut [u8], now_ns: u64) -> io::Result<()> {
-        let Some(pipe) = &mut self.pipe else { return Ok(()) };
+    /// Moves what is there now; true if there may be more. Not while someone
+    /// is behind. `buffer` is scratch space.
+    pub(crate) fn pump(&mut self, sinks: &mut Sinks<'_>, buffer: &mut [u8], now_ns: u64) -> bool {
+        let Some(pipe) = self.pipe.as_mut().filter(|_| !sinks.clients.hold_up(self.which)) else { return false };
         match pipe.read(buffer) {
-            Ok(0) => self.close(log, now_ns),
-            Ok(length) => {
-                let lines = self.lines(&buffer[..length], now_ns);
-                log.file.write_all(&lines)
+            Ok(length @ 1..) => {
+                let output = &buffer[..length];
+                sinks.clients.tell(self.which, output, sys::mono());
+                self.log(sinks.log, output, now_ns);
+                true
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(error),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => true,
+            // A terminal says EIO when nobody has it open any more.
+            Ok(_) | Err(_) => {
+                self.close(sinks.log, now_ns);
+                false
+            }
         }
     }
 
-    /// Reads until nothing more comes; for a container whose processes are gone.
-    pub(crate) fn drain(&mut self, log: &mut Log, buffer: &mut [u8], now_ns: u64) -> io::Result<()> {
-        while let Some(pipe) = &mut self.pipe {
-            match pipe.read(buffer) {
-                Ok(0) => self.close(log, now_ns)?,
-                Ok(length) => {
-                    let lines = self.lines(&buffer[..length], now_ns);
-                    log.file.write_all(&lines)?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Someone outside the container holds the other end: not ours to wait for.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.close(log, now_ns)?,
-                Err(error) => return Err(error),
-            }
+    /// Moves all there is; for a container whose processes are gone. False
+    /// while someone is behind.
+    pub(crate) fn drain(&mut self, sinks: &mut Sinks<'_>, buffer: &mut [u8], now_ns: u64) -> bool {
+        while self.pump(sinks, buffer, now_ns) {}
+        if sinks.clients.hold_up(self.which) {
+            return false;
         }
-        Ok(())
+        // Someone outside may hold the other end: not ours to wait for.
+        self.close(sinks.log, now_ns);
+        true
     }
 
-    fn close(&mut self, log: &mut Log, now_ns: u64) -> io::Result<()> {
+    fn close(&mut self, log: &mut Log, now_ns: u64) {
         self.pipe = None;
-        if self.pending.is_empty() {
-            return Ok(());
+        if !self.pending.is_empty() {
+            let mut entries = Vec::new();
+            append(&mut entries, now_ns, self.which.name(), b'P', &std::mem::take(&mut self.pending));
+            log.write(&entries, now_ns);
         }
-        let mut line = Vec::new();
-        append(&mut line, now_ns, self.name, b'P', &std::mem::take(&mut self.pending));
-        log.file.write_all(&line)
     }
 
-    /// Log lines for `output`; what has no line end yet is kept.
-    fn lines(&mut self, output: &[u8], now_ns: u64) -> Vec<u8> {
-        let mut lines = Vec::with_capacity(output.len() + 256);
+    /// Log entries for `output`; what has no line end yet is kept.
+    fn log(&mut self, log: &mut Log, output: &[u8], now_ns: u64) {
+        let mut entries = Vec::with_capacity(output.len() + 256);
         let mut rest = output;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
-            self.extend(&mut lines, &rest[..end], now_ns);
-            append(&mut lines, now_ns, self.name, b'F', &self.pending);
-            self.pending.clear();
+            self.extend(log, &mut entries, &rest[..end], now_ns);
+            self.entry(log, &mut entries, b'F', now_ns);
             rest = &rest[end + 1..];
         }
-        self.extend(&mut lines, rest, now_ns);
+        self.extend(log, &mut entries, rest, now_ns);
+        log.write(&entries, now_ns);
         if self.pending.is_empty() {
             self.pending = Vec::new();
         }
-        lines
     }
 
     /// Adds to the unfinished line and writes out pieces that are long enough.
-    fn extend(&mut self, lines: &mut Vec<u8>, mut piece: &[u8], now_ns: u64) {
+    fn extend(&mut self, log: &mut Log, entries: &mut Vec<u8>, mut piece: &[u8], now_ns: u64) {
         while self.pending.len() + piece.len() > LINE_BYTES_MAX {
             let (head, tail) = piece.split_at(LINE_BYTES_MAX - self.pending.len());
             self.pending.extend_from_slice(head);
-            append(lines, now_ns, self.name, b'P', &self.pending);
-            self.pending.clear();
+            self.entry(log, entries, b'P', now_ns);
             piece = tail;
         }
         self.pending.extend_from_slice(piece);
+    }
+
+    /// The unfinished line as an entry.
+    fn entry(&mut self, log: &mut Log, entries: &mut Vec<u8>, tag: u8, now_ns: u64) {
+        append(entries, now_ns, self.which.name(), tag, &self.pending);
+        self.pending.clear();
+        if entries.len() >= WRITE_BYTES || tag == b'P' || log.is_mid_line[self.which as usize] {
+            log.write(entries, now_ns);
+            entries.clear();
+        }
+        log.is_mid_line[self.which as usize] = tag == b'P';
     }
 }
 
@@ -157,16 +262,137 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
+mod rotation {
+    //! Names of the older files of a log: `0.log.20261115-203000`, with a
+    //! number where one second has seen more than one.
+
+    use std::fs;
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    /// Comes after `last` in the order of names, whatever the clock does.
+    pub(super) fn name(path: &Path, last: &mut (u64, u32), now_ns: u64) -> PathBuf {
+        let now = now_ns / 1_000_000_000;
+        *last = if now > last.0 { (now, 0) } else { (last.0, last.1 + 1) };
+        let (seconds, number) = *last;
+        let (year, month, day) = super::civil(seconds / 86_400);
+        let (hour, minute, second) = (seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{year:04}{month:02}{day:02}-{hour:02}{minute:02}{second:02}"));
+        if number > 0 {
+            name.push(format!("-{number:04}"));
+        }
+        name.into()
+    }
+
+    /// Only so many are left, with the one being written. By name is by age.
+    pub(super) fn remove_oldest(path: &Path, files_max: u32) -> io::Result<()> {
+        let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
+        let prefix = format!("{}.", name.to_string_lossy());
+        let mut older: Vec<String> = fs::read_dir(dir)?
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.starts_with(&prefix))
+            .collect();
+        older.sort_unstable();
+        let kept = usize::try_from(files_max.max(1) - 1).unwrap_or(usize::MAX);
+        let surplus = older.len().saturating_sub(kept);
+        older.iter().take(surplus).try_for_each(|name| fs::remove_file(dir.join(name)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const NOW: u64 = 1_794_774_600_000_000_000;
+
+    struct Dir(PathBuf);
+
+    impl Dir {
+        fn new(name: &str) -> Self {
+            let dir = std::env::temp_dir().join(format!("podium-{name}-{}", std::process::id()));
+            let _ = fs::remove_dir_all(&dir);
+            fs::create_dir_all(&dir).unwrap();
+            Self(dir)
+        }
+
+        fn log(&self, limits: Option<LogLimits>) -> Log {
+            Log::open(&self.0.join("0.log"), limits).unwrap()
+        }
+
+        /// Every file with its content, oldest first.
+        fn files(&self) -> Vec<(String, String)> {
+            let mut names: Vec<String> =
+                fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort_by_key(|name| (name == "0.log", name.clone()));
+            let content = |name: String| (fs::read_to_string(self.0.join(&name)).unwrap(), name);
+            names.into_iter().map(content).collect()
+        }
+    }
+
+    impl Drop for Dir {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
     fn check(outputs: &[&[u8]]) -> String {
-        let (reader, _writer) = nix::unistd::pipe().unwrap();
-        let mut stream = Stream::new("stdout", reader);
-        let lines: Vec<u8> =
-            outputs.iter().flat_map(|output| stream.lines(output, 1_794_774_600_000_000_000)).collect();
-        String::from_utf8(lines).unwrap()
+        static CHECKS: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+        let number = CHECKS.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let dir = Dir::new(&format!("log-{number}"));
+        let (mut log, mut stream) = (dir.log(None), Stream::new(Which::Stdout, None));
+        outputs.iter().for_each(|output| stream.log(&mut log, output, NOW));
+        dir.files().remove(0).0
+    }
+
+    #[test]
+    fn a_log_begins_a_new_file_between_lines_and_keeps_so_many() {
+        let dir = Dir::new("rotation");
+        let mut log = dir.log(Some(LogLimits { file_bytes_max: 20_000, files_max: 3 }));
+        let (mut out, mut err) = (Stream::new(Which::Stdout, None), Stream::new(Which::Stderr, None));
+        let names = |dir: &Dir| dir.files().into_iter().map(|(_, name)| name).collect::<Vec<_>>();
+        // 45 bytes each, so that a file is full after the last one.
+        let mut fill =
+            |log: &mut Log, lines, now| (0..lines).for_each(|n| out.log(log, format!("{n:04}\n").as_bytes(), now));
+        fill(&mut log, 445, NOW);
+        assert_eq!(names(&dir), ["0.log"]);
+        err.log(&mut log, &vec![b'x'; LINE_BYTES_MAX + 1], NOW);
+        assert_eq!(names(&dir), ["0.log.20261115-203000", "0.log"]);
+        // Full again, but in the middle of a line.
+        fill(&mut log, 200, NOW);
+        err.log(&mut log, b"y\n", NOW);
+        assert_eq!(names(&dir), ["0.log.20261115-203000", "0.log"]);
+        fill(&mut log, 445, NOW + 1_000_000_000);
+        assert_eq!(names(&dir), ["0.log.20261115-203000", "0.log.20261115-203001", "0.log"]);
+        fill(&mut log, 1, NOW + 1_000_000_000);
+        assert_eq!(names(&dir), ["0.log.20261115-203001", "0.log.20261115-203001-0001", "0.log"]);
+        let lines: Vec<usize> = dir.files().iter().map(|(content, _)| content.lines().count()).collect();
+        assert_eq!(lines, [202, 445, 1]);
+        assert!(dir.files()[0].0.ends_with(" stderr F xy\n"));
+    }
+
+    #[test]
+    fn a_line_without_end_is_parted() {
+        let dir = Dir::new("endless");
+        let mut log = dir.log(Some(LogLimits { file_bytes_max: 20_000, files_max: 9 }));
+        let mut stream = Stream::new(Which::Stdout, None);
+        (0..8).for_each(|_| stream.log(&mut log, &[b'x'; LINE_BYTES_MAX], NOW));
+        assert_eq!(dir.files().len(), 3);
+    }
+
+    #[test]
+    fn what_the_disk_does_not_take_leaves_no_part_of_an_entry() {
+        let dir = Dir::new("full");
+        let mut log = dir.log(None);
+        let mut stream = Stream::new(Which::Stdout, None);
+        stream.log(&mut log, b"before\n", NOW);
+        let there = std::mem::replace(&mut log.file, File::options().write(true).open("/dev/full").unwrap());
+        stream.log(&mut log, b"lost\n", NOW);
+        assert_eq!(log.lost_at_ns, Some(NOW));
+        log.file = there;
+        stream.log(&mut log, b"after\n", NOW);
+        let said: Vec<String> = dir.files()[0].0.lines().map(|line| line[38..].to_owned()).collect();
+        assert_eq!(said, ["F before", "F after"]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! for container output and for deadlines.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-use crate::builder::SharedMemory;
-use crate::container::{Answer, Asked, Container, Stage, Which};
-use crate::exec::{Execs, Order};
-use crate::log::LINE_BYTES_MAX;
+use crate::builder::{Shared, SharedMemory};
+use crate::container::{Answer, Asked, Container, Stage};
+use crate::exec::{Connected, Execs, Order};
+use crate::log::{LINE_BYTES_MAX, Which};
 use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
-use crate::{sys, wire::ContainerSpec};
+use crate::{init, parcel, sys, wire::ContainerSpec};
 
-/// Engines talking to one shim at a time: one, and room for a restarted one.
-const CONNECTIONS_MAX: usize = 8;
+/// Engines talking to one shim at a time (one, and room for a restarted one),
+/// and what streams need.
+const CONNECTIONS_MAX: usize = 160;
 /// Containers of one pod, dead ones not yet forgotten included.
 const CONTAINERS_MAX: usize = 1024;
 /// How long an engine may take to take an answer.
@@ -49,7 +50,7 @@ pub(crate) fn run() -> io::Result<()> {
         signals,
         connections: BTreeMap::new(),
         connections_seen: 0,
-        memory: None,
+        shared: None,
         containers: BTreeMap::new(),
         execs: Execs::default(),
         unclaimed: Vec::new(),
@@ -67,8 +68,8 @@ struct Server {
     signals: SignalFd,
     connections: BTreeMap<u64, Connection>,
     connections_seen: u64,
-    /// The pod's `/dev/shm`, once the sandbox is set up.
-    memory: Option<SharedMemory>,
+    /// What its containers have in common, once the sandbox is set up.
+    shared: Option<Shared>,
     containers: BTreeMap<String, Container>,
     execs: Execs,
     /// Children that ended before their builder had named them.
@@ -81,6 +82,10 @@ struct Server {
 struct Connection {
     stream: UnixStream,
     received: Vec<u8>,
+    /// Descriptors that came and were not used yet.
+    fds: Vec<OwnedFd>,
+    /// Belongs to one command or client: is told nothing else.
+    is_stream: bool,
 }
 
 /// What a polled descriptor is for.
@@ -90,6 +95,8 @@ enum Source {
     Connection(u64),
     Sync(String),
     Output(String, Which),
+    /// In the pipe of a client.
+    Room(String),
     ExecOutput(Pid, Which),
 }
 
@@ -102,7 +109,7 @@ impl Server {
             }
             return over;
         }
-        self.memory.is_none() && self.connections_seen > 0 && self.connections.is_empty()
+        self.shared.is_none() && self.connections_seen > 0 && self.connections.is_empty()
     }
 
     /// One wait and everything that became due.
@@ -110,7 +117,7 @@ impl Server {
         let has_execs = !self.execs.is_empty();
         let timeout = self.tick();
         let ready = self.wait(timeout)?;
-        if ready.is_empty() && self.memory.is_none() && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
+        if ready.is_empty() && self.shared.is_none() && self.connections_seen == 0 && timeout >= SETUP_TIMEOUT {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "no engine came"));
         }
         for source in ready {
@@ -127,6 +134,11 @@ impl Server {
                         container.pump(which, &mut self.buffer);
                     }
                 }
+                Source::Room(id) => {
+                    if let Some(container) = self.containers.get_mut(&id) {
+                        container.clients.flush(sys::mono());
+                    }
+                }
                 Source::ExecOutput(pid, which) => self.execs.pump(pid, which, &mut self.buffer),
             }
         }
@@ -140,10 +152,11 @@ impl Server {
     /// Deadlines and unfinished ends; how long to sleep at most.
     fn tick(&mut self) -> Duration {
         let now = sys::mono();
-        let mut sleep = if self.memory.is_some() { Duration::MAX } else { SETUP_TIMEOUT };
+        let mut sleep = if self.shared.is_some() { Duration::MAX } else { SETUP_TIMEOUT };
         let (answers, due) = self.execs.tick(now);
         answers.into_iter().for_each(|answer| self.answer(answer));
         sleep = sleep.min(due.unwrap_or(Duration::MAX));
+        sleep = sleep.min(self.detach_stuck(now).unwrap_or(Duration::MAX));
         let mut over = Vec::new();
         for (id, container) in &mut self.containers {
             if let Some(due) = container.tick(now) {
@@ -178,30 +191,51 @@ impl Server {
         sleep
     }
 
+    /// Clients that do not take their output go; when the next one is to.
+    fn detach_stuck(&mut self, now: Duration) -> Option<Duration> {
+        let (stuck, due): (Vec<_>, Vec<_>) =
+            self.containers.values_mut().map(|container| container.clients.take_stuck(now)).unzip();
+        for connection in stuck.into_iter().flatten() {
+            self.send(connection, &Message::Lagged);
+            self.disconnect(connection);
+        }
+        due.into_iter().flatten().min()
+    }
+
     fn wait(&self, timeout: Duration) -> io::Result<Vec<Source>> {
-        let mut sources = vec![Source::Signals, Source::Listener];
-        let mut fds: Vec<BorrowedFd<'_>> = vec![self.signals.as_fd(), self.listener.as_fd()];
+        let mut sources = vec![Source::Listener];
+        let mut fds: Vec<BorrowedFd<'_>> = vec![self.listener.as_fd()];
+        let mut full: Vec<BorrowedFd<'_>> = Vec::new();
         for (id, connection) in &self.connections {
             sources.push(Source::Connection(*id));
             fds.push(connection.stream.as_fd());
         }
+        // After them: a caller that has gone before its command ended is known by then.
+        sources.push(Source::Signals);
+        fds.push(self.signals.as_fd());
         for (id, container) in &self.containers {
             if let Some(fd) = container.sync() {
                 sources.push(Source::Sync(id.clone()));
                 fds.push(fd);
             }
-            for (stream, which) in [(&container.stdout, Which::Stdout), (&container.stderr, Which::Stderr)] {
-                if let Some(fd) = stream.fd() {
-                    sources.push(Source::Output(id.clone(), which));
-                    fds.push(fd);
-                }
+            for (which, fd) in container.outputs() {
+                sources.push(Source::Output(id.clone(), which));
+                fds.push(fd);
             }
         }
         for ((pid, which), fd) in self.execs.outputs() {
             sources.push(Source::ExecOutput(pid, which));
             fds.push(fd);
         }
-        let mut fds: Vec<PollFd<'_>> = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        for (id, container) in &self.containers {
+            for fd in container.clients.full_pipes() {
+                sources.push(Source::Room(id.clone()));
+                full.push(fd);
+            }
+        }
+        let fds = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+        let full = full.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLOUT));
+        let mut fds: Vec<PollFd<'_>> = fds.chain(full).collect();
         // Rounded up: a wake-up before the deadline would spin until it.
         let millis = timeout.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(if timeout == Duration::MAX {
@@ -266,16 +300,19 @@ impl Server {
         let limited = stream.set_write_timeout(Some(SEND_TIMEOUT));
         if limited.is_ok() && self.connections.len() < CONNECTIONS_MAX {
             self.connections_seen += 1;
-            self.connections.insert(self.connections_seen, Connection { stream, received: Vec::new() });
+            let connection = Connection { stream, received: Vec::new(), fds: Vec::new(), is_stream: false };
+            self.connections.insert(self.connections_seen, connection);
         }
     }
 
     fn receive(&mut self, id: u64) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let mut calls = Vec::new();
-        let intact = match connection.stream.read(&mut self.buffer) {
-            Ok(0) | Err(_) => false,
-            Ok(length) => {
+        let intact = match parcel::receive(&connection.stream, &mut self.buffer) {
+            Ok((0, _)) | Err(_) => false,
+            Ok((_, fds)) if connection.fds.len() + fds.len() > parcel::FDS_MAX => false,
+            Ok((length, fds)) => {
+                connection.fds.extend(fds);
                 connection.received.extend_from_slice(&self.buffer[..length]);
                 loop {
                     match wire::take_call(&mut connection.received) {
@@ -307,13 +344,14 @@ impl Server {
     fn disconnect(&mut self, id: u64) {
         self.connections.remove(&id);
         self.execs.abandon(id);
+        self.containers.values_mut().for_each(|container| container.detach(id));
     }
 
     /// The answer, unless it comes later.
     fn handle(&mut self, request: Request, asked: Asked) -> Option<Reply> {
         match request {
             Request::Setup(setup) => Some(self.set_up(&setup)),
-            _ if self.memory.is_none() => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
+            _ if self.shared.is_none() => Some(Reply::Failed(Fault::State("sandbox is not set up".into()))),
             Request::State => {
                 let shown = |(id, container): (&String, &Container)| ContainerState {
                     id: id.clone(),
@@ -331,7 +369,23 @@ impl Server {
             Request::ReopenLog { container } => self.with(&container, |container| Some(container.reopen_log())),
             Request::Exec { container, command, timeout_ms, exec } => {
                 let timeout = timeout_ms.map(Duration::from_millis);
-                self.exec(Order { number: exec, container, asked, timeout }, &command)
+                self.exec(Order { number: exec, container, asked, timeout, connected: None }, &command)
+            }
+            Request::Stream { container, command, streams } => {
+                let fds = self.take_fds(asked.connection);
+                let Some(connected) = Connected::new(streams, fds) else {
+                    return Some(Reply::Failed(Fault::State("descriptors are missing".into())));
+                };
+                let order = Order { number: 0, container, asked, timeout: None, connected: Some(connected) };
+                self.exec(order, &command)
+            }
+            Request::Attach { container, streams } => {
+                let fds = self.take_fds(asked.connection);
+                self.with(&container, |container| Some(container.attach(asked.connection, streams, fds)))
+            }
+            Request::CloseInput => {
+                self.containers.values_mut().for_each(|container| container.close_input(asked.connection));
+                Some(Reply::Done)
             }
             Request::Abort { exec } => {
                 let aborted = self.execs.abort(asked.connection, exec);
@@ -347,6 +401,13 @@ impl Server {
         }
     }
 
+    /// What came for a command or a client, to which this connection belongs from now on.
+    fn take_fds(&mut self, connection: u64) -> Vec<OwnedFd> {
+        let Some(connection) = self.connections.get_mut(&connection) else { return Vec::new() };
+        connection.is_stream = true;
+        std::mem::take(&mut connection.fds)
+    }
+
     fn with(&mut self, id: &str, act: impl FnOnce(&mut Container) -> Option<Reply>) -> Option<Reply> {
         match self.containers.get_mut(id) {
             Some(container) => act(container),
@@ -355,12 +416,12 @@ impl Server {
     }
 
     fn set_up(&mut self, setup: &Setup) -> Reply {
-        if self.memory.is_some() {
+        if self.shared.is_some() {
             return Reply::Failed(Fault::State("sandbox is set up already".into()));
         }
         match enter(setup) {
-            Ok(memory) => {
-                self.memory = Some(memory);
+            Ok(shared) => {
+                self.shared = Some(shared);
                 Reply::Ready { version: wire::VERSION, pid: Pid::this().as_raw() }
             }
             Err(error) => Reply::Failed(Fault::Failed(format!("error creating sandbox namespaces: {error}"))),
@@ -374,8 +435,8 @@ impl Server {
         if self.closing.is_some() || self.containers.len() >= CONTAINERS_MAX {
             return Some(Reply::Failed(Fault::State("sandbox takes no more containers".into())));
         }
-        let Some(memory) = &self.memory else { unreachable!("asked for only once the sandbox is set up") };
-        match Container::build(spec, memory, asked) {
+        let Some(shared) = &self.shared else { unreachable!("asked for only once the sandbox is set up") };
+        match Container::build(spec, shared, asked) {
             Ok(container) => {
                 self.containers.insert(spec.id.clone(), container);
                 None
@@ -408,7 +469,8 @@ impl Server {
     }
 
     fn broadcast(&mut self, message: &Message) {
-        for id in self.connections.keys().copied().collect::<Vec<_>>() {
+        let listeners = self.connections.iter().filter(|(_, connection)| !connection.is_stream);
+        for id in listeners.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.send(id, message);
         }
     }
@@ -423,7 +485,7 @@ impl Server {
 }
 
 /// Makes the namespaces the pod shares; its containers inherit them.
-fn enter(setup: &Setup) -> io::Result<SharedMemory> {
+fn enter(setup: &Setup) -> io::Result<Shared> {
     let mut flags = CloneFlags::empty();
     flags.set(CloneFlags::CLONE_NEWNET, setup.network);
     flags.set(CloneFlags::CLONE_NEWIPC, setup.ipc);
@@ -435,5 +497,7 @@ fn enter(setup: &Setup) -> io::Result<SharedMemory> {
     if setup.network {
         sys::loopback_up()?;
     }
-    if setup.ipc { SharedMemory::of_pod() } else { Ok(SharedMemory::Node) }
+    let memory = if setup.ipc { SharedMemory::of_pod()? } else { SharedMemory::Node };
+    let pid = if setup.pid { Some(init::start()?) } else { None };
+    Ok(Shared { memory, pid })
 }

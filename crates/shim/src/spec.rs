@@ -6,18 +6,31 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::inroot::Identity;
-use crate::wire::{CAPABILITIES, ContainerSpec, PidNamespace};
+use crate::wire::{CAPABILITIES, ContainerSpec};
 
-/// The OCI configuration of a container whose root is mounted at `root`.
-/// `shm` is the directory its `/dev/shm` shows, `available` what capabilities we have to give.
-pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, shm: Option<&Path>, available: u64) -> Value {
+/// What a container is put into.
+pub(crate) struct Around<'a> {
+    /// Where its root is mounted.
+    pub(crate) root: &'a Path,
+    /// The directory its `/dev/shm` shows.
+    pub(crate) shm: Option<&'a Path>,
+    /// Its PID namespace if it is not the node's; empty: a new one.
+    pub(crate) pid: Option<&'a Path>,
+    /// What capabilities we have to give.
+    pub(crate) available: u64,
+}
+
+/// The OCI configuration of a container.
+pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>) -> Value {
+    let Around { root, shm, pid, available } = *around;
     // Two more than the program will have: the executor needs them to install
     // the filter and to give the rest up, itself included.
     let mask = (mask(&spec.capabilities) | bit("CAP_SYS_ADMIN") | bit("CAP_SETPCAP")) & available;
     let capabilities = names(mask);
     let mut namespaces = vec![json!({"type": "mount"}), json!({"type": "cgroup"})];
-    if spec.pid == PidNamespace::Own {
-        namespaces.push(json!({"type": "pid"}));
+    if let Some(path) = pid {
+        let is_new = path.as_os_str().is_empty();
+        namespaces.push(if is_new { json!({"type": "pid"}) } else { json!({"type": "pid", "path": path}) });
     }
     let (masked, mut readonly): (&[&str], Vec<&str>) =
         if spec.privileged { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
@@ -31,6 +44,7 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, root: &Path, shm: O
             "user": { "uid": identity.uid, "gid": identity.gid, "additionalGids": identity.groups },
             "args": spec.args,
             "cwd": spec.cwd,
+            "terminal": spec.tty,
             "noNewPrivileges": spec.no_new_privileges,
             "capabilities": {
                 "bounding": capabilities, "effective": capabilities, "permitted": capabilities,

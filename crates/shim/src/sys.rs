@@ -127,6 +127,41 @@ pub(crate) fn prctl(option: i32, value: u64) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Lets the other side of a new terminal be opened.
+pub(crate) fn unlock_terminal(master: BorrowedFd<'_>) -> io::Result<()> {
+    let unlocked: libc::c_int = 0;
+    // SAFETY: TIOCSPTLCK reads one int, which is valid for the call.
+    let result = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK as _, &raw const unlocked) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The other side of a terminal, without a look at any path.
+pub(crate) fn terminal_peer(master: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
+    // SAFETY: TIOCGPTPEER takes a number; the result is checked and owned once.
+    unsafe { owned(libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER as _, flags).into()) }
+}
+
+/// Makes a terminal the one of this session, which must have none.
+pub(crate) fn set_controlling_terminal(peer: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: TIOCSCTTY takes a number.
+    let result = unsafe { libc::ioctl(peer.as_raw_fd(), libc::TIOCSCTTY as _, 0) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Waits for the end of any child and takes it.
+pub(crate) fn reap_for_ever() -> ! {
+    loop {
+        // SAFETY: no status is asked for; nothing of ours is touched.
+        if unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } == -1 {
+            // Nobody there: until a signal comes. CHLD is blocked, and taken here.
+            let mut signals = nix::sys::signal::SigSet::empty();
+            signals.add(nix::sys::signal::Signal::SIGCHLD);
+            let _ = signals.wait();
+        }
+    }
+}
+
 /// Gives memory that is not used any more back to the machine.
 pub(crate) fn trim_memory() {
     #[cfg(target_env = "gnu")]

@@ -13,11 +13,15 @@ use serde::{Deserialize, Serialize};
 /// Version of this protocol, told by the shim in [`Reply::Ready`].
 ///
 /// 1 ends the connection when it hears a request it does not know; from 2 on
-/// such a request is answered with [`Fault::Unsupported`].
-pub const VERSION: u32 = 2;
+/// such a request is answered with [`Fault::Unsupported`]. 3 knows streams,
+/// inputs, terminals, log limits and PID namespaces of pods.
+pub const VERSION: u32 = 3;
 
 /// The first version that knows [`Request::Exec`].
 pub const EXEC_SINCE: u32 = 2;
+/// The first version that knows [`Request::Stream`] and [`Request::Attach`],
+/// and what a [`ContainerSpec`] says of input and terminal.
+pub const STREAMS_SINCE: u32 = 3;
 
 /// What is kept of each output of a command (CVE-2022-31030).
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
@@ -80,6 +84,30 @@ pub enum Request {
     Abort {
         exec: u64,
     },
+    /// Runs a command as `Exec` does, without a timeout, and connects it to
+    /// descriptors that come with this request: the command's ends of those
+    /// pipes that `streams` names, in its order. With a terminal there is
+    /// one: a socket, over which the terminal's master side comes back.
+    /// Bytes never pass through the shim.
+    ///
+    /// Asked on a connection of its own: the command is killed when that ends,
+    /// and nothing else is told there.
+    Stream {
+        container: String,
+        command: Vec<String>,
+        streams: Streams,
+    },
+    /// Copies what a container says from now on into pipes that come with this
+    /// request, as far as `streams` names outputs, in its order. The last
+    /// descriptor is a socket, over which comes back what the container's
+    /// input is written to (or its terminal's master side); it is closed
+    /// without one where there is none (any more). Asked as `Stream` is.
+    Attach {
+        container: String,
+        streams: Streams,
+    },
+    /// The client attached with this connection has nothing more to say.
+    CloseInput,
     /// Kills what runs, records the exits, answers and ends.
     Shutdown,
 }
@@ -93,6 +121,19 @@ pub struct Setup {
     pub ipc: bool,
     /// `Some`: a UTS namespace of its own with this host name.
     pub hostname: Option<String>,
+    /// A PID namespace that all its containers share.
+    #[serde(default)]
+    pub pid: bool,
+}
+
+/// What somebody is connected to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Streams {
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+    /// Instead of pipes. For `Attach` the container's creation has decided it.
+    pub tty: bool,
 }
 
 /// Everything needed to make one container; paths are the host's.
@@ -118,6 +159,32 @@ pub struct ContainerSpec {
     pub cgroup: Cgroup,
     pub pid: PidNamespace,
     pub oom_score_adj: i32,
+    #[serde(default)]
+    pub log_limits: Option<LogLimits>,
+    #[serde(default)]
+    pub input: Input,
+    /// A terminal instead of pipes.
+    #[serde(default)]
+    pub tty: bool,
+}
+
+/// When a log begins a new file, and how many there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLimits {
+    pub file_bytes_max: u64,
+    /// With the one being written.
+    pub files_max: u32,
+}
+
+/// What a container reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Input {
+    #[default]
+    Null,
+    /// From whoever is attached.
+    Open,
+    /// The same, and it ends with the first who was.
+    Once,
 }
 
 /// The overlay mount that is a container's root.
@@ -156,6 +223,8 @@ pub enum Seccomp {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PidNamespace {
     Own,
+    /// See [`Setup::pid`].
+    Pod,
     Host,
 }
 
@@ -180,8 +249,16 @@ pub struct Cgroup {
 /// What the shim says: an answer, or that something ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {
-    Reply { seq: u64, reply: Reply },
-    Exited { container: String, exit: Exit },
+    Reply {
+        seq: u64,
+        reply: Reply,
+    },
+    Exited {
+        container: String,
+        exit: Exit,
+    },
+    /// To an attached client, only: it was too slow, and is not attached any more.
+    Lagged,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,8 +273,10 @@ pub enum Reply {
     /// To `Start`.
     Started {
         at_ns: u64,
+        #[serde(default)]
+        user: Option<RanAs>,
     },
-    /// To `Exec`.
+    /// To `Exec`, and to `Stream` (without output).
     Executed {
         /// 128 + n when signal n ended it.
         code: i32,
@@ -247,6 +326,16 @@ pub enum Stage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     pub at_ns: u64,
+    #[serde(default)]
+    pub user: Option<RanAs>,
+}
+
+/// Who a container's first process was started as.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanAs {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
 }
 
 /// The end of a container; the content of its exit record.

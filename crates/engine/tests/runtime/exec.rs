@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 const FOREVER: &str = "trap 'exit 0' TERM; while :; do sleep 1000 & wait; done";
 
 impl World {
-    async fn try_exec(
+    pub(crate) async fn try_exec(
         &self,
         id: &ContainerId,
         script: &str,
@@ -37,21 +37,21 @@ impl World {
         tokio::time::timeout(LIMIT, self.engine.exec_sync(id, command, timeout)).await.expect("exec ends")
     }
 
-    async fn exec(&self, id: &ContainerId, script: &str) -> (i32, String, String) {
+    pub(crate) async fn exec(&self, id: &ContainerId, script: &str) -> (i32, String, String) {
         let result = self.try_exec(id, script, None).await.unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (result.exit_code, text(result.stdout), text(result.stderr))
     }
 
     /// Waits until `script` succeeds inside the container.
-    async fn until_true(&self, id: &ContainerId, script: &str) {
+    pub(crate) async fn until_true(&self, id: &ContainerId, script: &str) {
         let started = Instant::now();
         while self.exec(id, script).await.0 != 0 {
             assert!(started.elapsed() < LIMIT, "{script} never came true");
         }
     }
 
-    async fn forever(&self, uid: &str) -> ContainerId {
+    pub(crate) async fn forever(&self, uid: &str) -> ContainerId {
         let sandbox = self.sandbox(uid).await;
         self.run(&sandbox, "c", FOREVER).await
     }

@@ -21,7 +21,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_shim_ignores_polite_signals", a_shim_ignores_polite_signals),
 ];
 
-fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
+pub(crate) fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
     let record = fs::read_to_string(world.config.root.join("sandboxes").join(&sandbox.0).join("sandbox.json")).unwrap();
     let record: serde_json::Value = serde_json::from_str(&record).unwrap();
     Pid::from_raw(record["shim_pid"].as_i64().unwrap().try_into().unwrap())
