@@ -25,6 +25,10 @@ pub struct Config {
     pub cni: Option<CniConfig>,
     /// The program that becomes a shim when called with `shim`.
     pub shim_exe: PathBuf,
+    /// How image registries are reached.
+    pub registries: crate::images::RegistryConfig,
+    /// How containers get their root; `Detect` unless someone knows better.
+    pub snapshots: crate::rootfs::Snapshots,
 }
 
 /// Why the engine cannot start, or cannot be taken down.

@@ -12,8 +12,10 @@ use shim::wire::{self, Exit, Reply, Request};
 
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking, image_refusal};
+use crate::images::{Hold, ImageError};
 use crate::launch::Program;
 use crate::records::{self, ContainerRecord, SandboxRecord};
+use crate::rootfs::Snapshots;
 use crate::sandbox::remove_dir;
 use crate::shim_client::{Shim, TOO_OLD};
 use crate::table::{ContainerEntry, Stage};
@@ -30,7 +32,9 @@ impl Inner {
         if !config.log_path.components().all(|part| matches!(part, Component::Normal(_))) {
             return Err(CriError::Invalid(format!("log path {:?} is not a plain relative path", config.log_path)));
         }
-        let resolved = self.images.resolve(&config.image).map_err(image_refusal)?;
+        // Until it is recorded, nobody else knows that the layers are needed.
+        let _hold = self.hold_layers().await?;
+        let resolved = self.images.resolve(&config.image).map_err(|error| image_refusal(&error))?;
         let resolved = resolved.ok_or_else(|| CriError::NotFound { what: "image", id: config.image.clone() })?;
         let program = launch::program(&config, &resolved.config, &parent.hostname)?;
         let id = ContainerId(self.ids.hex64());
@@ -42,8 +46,10 @@ impl Inner {
             return Err(CriError::Failed(format!("failed to create container with stdin or tty: {TOO_OLD}")));
         }
         record.layers = resolved.layers;
-        let spec = self.spec(&parent, &record, &config, program)?;
-        if let Err(error) = self.make_container(&shim, spec, &config, record.clone()).await {
+        self.images.mark_used(&resolved.image.id);
+        let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);
+        let spec = self.spec(&parent, &record, &config, program, &volumes)?;
+        if let Err(error) = self.make_container(&shim, spec, &config, record.clone(), volumes).await {
             // What was begun goes; the shim has forgotten it or will be asked to.
             let _ = self.drop_container(sandbox, &id).await;
             return Err(error);
@@ -66,6 +72,15 @@ impl Inner {
         Ok(id)
     }
 
+    async fn hold_layers(&self) -> Result<Hold, CriError> {
+        let refused = |error: ImageError| image_refusal(&error);
+        if let Some(hold) = self.images.try_hold().map_err(refused)? {
+            return Ok(hold);
+        }
+        let images = self.images.clone();
+        blocking(move || images.hold()).await?.map_err(refused)
+    }
+
     fn ready_sandbox(&self, id: &SandboxId) -> Result<(SandboxRecord, Shim), CriError> {
         let table = self.table();
         let missing = || CriError::NotFound { what: "sandbox", id: id.0.clone() };
@@ -82,14 +97,17 @@ impl Inner {
         record: &ContainerRecord,
         config: &ContainerConfig,
         program: Program,
+        volumes: &[AnonymousVolume],
     ) -> Result<wire::ContainerSpec, CriError> {
         let dir = self.dirs.container(&sandbox.id, &record.id);
-        let overlay = rootfs::overlay(&record.layers, &dir.join("upper"), &dir.join("work"))
-            .map_err(|error| CriError::Invalid(error.to_string()))?;
-        let options = overlay.options.into_string();
-        let options = options.map_err(|_| CriError::Invalid("state directory is not valid UTF-8".into()))?;
+        let overlay = self.root_of(record, &dir)?;
         let shared = etc::mounts(&self.dirs.sandbox(&sandbox.id), &config.mounts).into_iter();
         let shared = shared.map(|(source, destination)| wire::BindMount { source, destination, readonly: false });
+        let anonymous = volumes.iter().map(|volume| wire::BindMount {
+            source: volume.source.clone(),
+            destination: volume.destination.clone(),
+            readonly: false,
+        });
         let own = config.mounts.iter().map(|mount| wire::BindMount {
             source: mount.host_path.clone(),
             destination: mount.container_path.clone(),
@@ -99,13 +117,13 @@ impl Inner {
         Ok(wire::ContainerSpec {
             id: record.id.0.clone(),
             dir,
-            overlay: wire::Overlay { base: overlay.base, options },
+            overlay,
             log: record.log_path.clone(),
             args: program.args,
             env: program.env,
             cwd: program.cwd,
             user: program.user,
-            mounts: shared.chain(own).collect(),
+            mounts: anonymous.chain(shared).chain(own).collect(),
             readonly_rootfs: config.security.readonly_rootfs,
             privileged: config.security.privileged,
             no_new_privileges: config.security.no_new_privileges,
@@ -118,6 +136,17 @@ impl Inner {
             input: launch::input(config),
             tty: config.tty,
         })
+    }
+
+    fn root_of(&self, record: &ContainerRecord, dir: &Path) -> Result<wire::Overlay, CriError> {
+        if self.snapshots == Snapshots::Copy {
+            return Ok(wire::Overlay { base: dir.join("upper"), options: String::new() });
+        }
+        let overlay = rootfs::overlay(&record.layers, &dir.join("upper"), &dir.join("work"))
+            .map_err(|error| CriError::Invalid(error.to_string()))?;
+        let options = overlay.options.into_string();
+        let options = options.map_err(|_| CriError::Invalid("state directory is not valid UTF-8".into()))?;
+        Ok(wire::Overlay { base: overlay.base, options })
     }
 
     /// Version 2 has no device list for us yet: there nobody unprivileged may
@@ -137,13 +166,19 @@ impl Inner {
         spec: wire::ContainerSpec,
         config: &ContainerConfig,
         record: ContainerRecord,
+        volumes: Vec<AnonymousVolume>,
     ) -> Result<(), CriError> {
         let failed = |what: &str, error: std::io::Error| CriError::Failed(format!("{what}: {error}"));
         let devices = if config.security.privileged { Devices::All } else { Devices::Standard };
         let (inner, dir, log) = (self.clone(), spec.dir.clone(), spec.log.clone());
         let (cgroup, resources) = (relative(&spec.cgroup.path), config.resources.clone());
+        let layers = record.layers.clone();
         let prepared = blocking(move || {
             prepare_dirs(&dir, &log)?;
+            if inner.snapshots == Snapshots::Copy {
+                rootfs::copy::copy_layers(&layers, &dir.join("upper"))?;
+            }
+            volumes.iter().try_for_each(|volume| volume.fill(&layers))?;
             inner.cgroups.create(&cgroup, &resources, devices)
         });
         prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
@@ -266,6 +301,41 @@ impl Inner {
         Ok(())
     }
 }
+
+/// A directory of the container's own at a path the image declares a volume,
+/// gone with the container.
+struct AnonymousVolume {
+    source: PathBuf,
+    destination: PathBuf,
+}
+
+/// Those the pod does not mount something at itself. The image's word only
+/// chooses where inside the container (CVE-2022-23648).
+fn anonymous_volumes(dir: &Path, declared: &[String], config: &ContainerConfig) -> Vec<AnonymousVolume> {
+    let taken = |inner: &Path| config.mounts.iter().any(|mount| rootfs::copy::inside(&mount.container_path) == inner);
+    let mut inner: Vec<PathBuf> = declared.iter().map(|path| rootfs::copy::inside(Path::new(path))).collect();
+    // Parents before what lies in them.
+    inner.sort();
+    inner.dedup();
+    inner.retain(|path| !path.as_os_str().is_empty() && !taken(path));
+    let place = |(number, inner): (usize, PathBuf)| AnonymousVolume {
+        source: dir.join("volumes").join(number.to_string()),
+        destination: Path::new("/").join(inner),
+    };
+    inner.into_iter().take(VOLUMES_MAX).enumerate().map(place).collect()
+}
+
+impl AnonymousVolume {
+    /// With what the image has at its place.
+    fn fill(&self, layers: &[PathBuf]) -> std::io::Result<()> {
+        fs::create_dir_all(&self.source)?;
+        fs::set_permissions(&self.source, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        rootfs::copy::copy_directory(layers, &rootfs::copy::inside(&self.destination), &self.source)
+    }
+}
+
+/// Volumes one image may declare; real ones have a handful.
+const VOLUMES_MAX: usize = 128;
 
 fn prepare_dirs(dir: &Path, log: &Path) -> std::io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)?;

@@ -12,16 +12,18 @@ use ambient::{Clock, Ids};
 use async_trait::async_trait;
 use cri::{
     AttachRequest, Connection, Container, ContainerConfig, ContainerId, CriError, ExecRequest, ExecResult, Image,
-    RegistryAuth, Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, Session, Streaming,
+    ImageFs, RegistryAuth, Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, Session,
+    Streaming,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast;
 
 use crate::cgroups::Cgroups;
 use crate::config::{Config, EngineError, io_at};
-use crate::images::{ImageError, Images};
+use crate::images::{ImageError, Images, PullOptions};
 use crate::pod_network::PodNetwork;
 use crate::records::Dirs;
+use crate::rootfs::Snapshots;
 use crate::sys::SealedProgram;
 use crate::table::Table;
 
@@ -35,7 +37,8 @@ pub(crate) struct Inner {
     pub(crate) ids: Ids,
     pub(crate) dirs: Dirs,
     pub(crate) cgroups: Cgroups,
-    pub(crate) images: Images,
+    pub(crate) images: Arc<Images>,
+    pub(crate) snapshots: Snapshots,
     pub(crate) network: PodNetwork,
     pub(crate) program: SealedProgram,
     table: Mutex<Table>,
@@ -58,12 +61,16 @@ impl Engine {
         }
         let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT), &config.cgroup_root).map_err(io_at(CGROUP_MOUNT))?;
         let images = Images::open(config.root.join("images")).map_err(EngineError::Images)?;
+        images.clear_leftovers().map_err(EngineError::Images)?;
+        let images = Arc::new(images.with_registries(config.registries.clone()));
+        let snapshots = config.snapshots.decide(&config.root);
         let inner = Arc::new(Inner {
             clock,
             ids,
             dirs,
             cgroups,
             images,
+            snapshots,
             network: PodNetwork::open(&config).map_err(EngineError::Network)?,
             program: SealedProgram::open(&config.shim_exe).map_err(io_at(&config.shim_exe))?,
             table: Mutex::new(Table::default()),
@@ -73,8 +80,8 @@ impl Engine {
         Ok(Arc::new(Engine { inner }))
     }
 
-    /// Takes in an image archive (docker-archive or OCI layout).
-    pub fn images(&self) -> &Images {
+    /// The store of images: to import, pull and look them up.
+    pub fn images(&self) -> &Arc<Images> {
         &self.inner.images
     }
 
@@ -246,33 +253,46 @@ impl Runtime for Engine {
     }
 
     async fn image(&self, reference: &str) -> Result<Option<Image>, CriError> {
-        Ok(self.inner.images.resolve(reference).map_err(image_refusal)?.map(|resolved| resolved.image))
+        Ok(self.inner.images.resolve(reference).map_err(|error| image_refusal(&error))?.map(|resolved| resolved.image))
     }
 
     async fn images(&self) -> Result<Vec<Image>, CriError> {
-        self.inner.images.list().map_err(image_refusal)
+        self.inner.images.list().map_err(|error| image_refusal(&error))
     }
 
-    async fn pull_image(&self, reference: &str, _auth: Option<RegistryAuth>) -> Result<Image, CriError> {
-        let (inner, reference) = (self.inner.clone(), reference.to_owned());
-        blocking(move || inner.images.pull(&reference)).await?.map_err(image_refusal)
+    async fn pull_image(&self, reference: &str, auth: Option<RegistryAuth>) -> Result<Image, CriError> {
+        let options = PullOptions { auth, watcher: None };
+        self.inner.images.pull(reference, options).await.map_err(|error| image_refusal(&error))
     }
 
     async fn remove_image(&self, reference: &str) -> Result<(), CriError> {
         let (inner, reference) = (self.inner.clone(), reference.to_owned());
         let removed = blocking(move || {
             inner.images.remove(&reference)?;
-            let in_use: Vec<_> =
-                inner.table().containers.values().flat_map(|entry| entry.record.layers.clone()).collect();
-            inner.images.sweep(&in_use)
+            let in_use = || {
+                let table = inner.table();
+                Ok(table.containers.values().flat_map(|entry| entry.record.layers.clone()).collect())
+            };
+            inner.images.sweep(in_use)
         });
-        removed.await?.map(|_| ()).map_err(image_refusal)
+        removed.await?.map(|_| ()).map_err(|error| image_refusal(&error))
+    }
+
+    async fn image_fs(&self) -> Result<ImageFs, CriError> {
+        self.inner.images.file_system().map_err(|error| image_refusal(&error))
     }
 }
 
-pub(crate) fn image_refusal(error: ImageError) -> CriError {
-    match error {
+/// Each kind of refusal has a waiting reason of its own (LC-181).
+pub(crate) fn image_refusal(error: &ImageError) -> CriError {
+    let cause = match error {
+        ImageError::Pull { source, .. } => source,
+        other => other,
+    };
+    match cause {
         ImageError::InvalidReference { .. } | ImageError::AmbiguousId { .. } => CriError::Invalid(error.to_string()),
+        ImageError::NotInRegistry { .. } | ImageError::Denied { .. } => CriError::PullRefused(error.to_string()),
+        ImageError::RegistryUnavailable { .. } => CriError::RegistryUnavailable(error.to_string()),
         _ => CriError::Failed(error.to_string()),
     }
 }

@@ -1,12 +1,17 @@
-//! The node's images: taken in from archives, unpacked once per layer, looked up by name.
+//! The node's images: pulled from registries or taken in from archives,
+//! unpacked once per layer, looked up by name.
 //!
-//! Never: talks to a registry yet, mounts anything (`rootfs.rs` and the shim do).
-//! Read next: `images/layer.rs`, which keeps hostile layers inside their directory.
+//! Never: mounts anything (`rootfs.rs` and the shim do).
+//! Read next: `images/pull.rs` (from a registry to the disk) and
+//! `images/layer.rs`, which keeps hostile layers inside their directory.
 //!
 //! ```text
 //! <root>/index.json            references, ids, configurations
 //! <root>/lock                  held by whoever writes
+//! <root>/holds                 shared by those who build on layers, exclusive to those who delete them
 //! <root>/layers/<hex digest>/  one unpacked layer, complete and never changed
+//! <root>/downloads/<hex>       layers being fetched, each locked by its fetcher; resumed by the next pull
+//! <root>/used/<hex id>         its time says when the image was last used
 //! <root>/tmp/                  layers being unpacked; emptied by the next writer
 //! ```
 //!
@@ -15,15 +20,22 @@
 
 mod archive;
 mod config;
+mod downloads;
 mod error;
+mod flights;
+mod incoming;
 mod index;
 mod layer;
 mod limits;
+mod manifest;
+mod pull;
 mod read;
 mod reference;
+mod registry;
 mod tarball;
 #[cfg(test)]
 pub(crate) mod testing;
+mod usage;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,12 +45,18 @@ use std::path::{Path, PathBuf};
 
 pub use config::ImageConfig;
 pub use error::ImageError;
+pub use pull::{LayerProgress, PullOptions, Watcher};
+pub use registry::RegistryConfig;
+pub use usage::{Hold, StoredImage};
 
-use archive::{Archive, Incoming};
-use index::{Index, IndexFile, Record, WriteLock, sync_directory};
-use limits::{LIMITS, Limits};
+use archive::Archive;
+use flights::Flights;
+use incoming::Incoming;
+use index::{Index, IndexFile, LayerSize, Record, WriteLock, sync_directory};
+use limits::{DISK_RESERVE_BYTES_MAX, LIMITS, Limits};
 use read::{Hashing, Limited, Slice, decompress, read_error};
 use reference::{Reference, is_digest, is_hex, is_hex64};
+use registry::{PATIENCE, Patience};
 
 /// One node's store. Several processes may have it open; each sees what the
 /// others did.
@@ -46,6 +64,9 @@ pub struct Images {
     root: PathBuf,
     index: IndexFile,
     limits: Limits,
+    registries: RegistryConfig,
+    patience: Patience,
+    flights: Flights,
 }
 
 /// Everything needed to run a container of the image.
@@ -60,12 +81,19 @@ pub struct ResolvedImage {
 impl Images {
     pub fn open(root: impl Into<PathBuf>) -> Result<Images, ImageError> {
         let root = root.into();
-        for directory in [root.clone(), root.join("layers"), root.join("tmp")] {
+        for name in ["", "layers", "tmp", "downloads", "used"] {
+            let directory = root.join(name);
             private_directory(&directory).map_err(ImageError::io(directory.display().to_string()))?;
         }
         let index = IndexFile::new(&root);
         index.current()?;
-        Ok(Images { root, index, limits: LIMITS })
+        let (registries, flights) = (RegistryConfig::default(), Flights::default());
+        Ok(Images { root, index, limits: LIMITS, registries, patience: PATIENCE, flights })
+    }
+
+    /// How to reach registries from now on.
+    pub fn with_registries(self, registries: RegistryConfig) -> Images {
+        Images { registries, ..self }
     }
 
     /// Takes in all images of a docker-archive or OCI layout, and moves their
@@ -82,19 +110,46 @@ impl Images {
             incoming.iter_mut().for_each(|image| image.names = vec![tag.clone()]);
         }
 
+        self.take_in(&incoming, &|_| ())
+    }
+
+    /// Durable when it returns; after a failure all is as it was.
+    fn take_in(&self, incoming: &[Incoming], unpacked: &dyn Fn(&str)) -> Result<Vec<cri::Image>, ImageError> {
         let lock = self.index.lock()?;
-        if let Err(err) = self.unpack_layers(&incoming, &lock) {
+        let sizes = self.unpack_layers(incoming, unpacked, &lock).inspect_err(|_| {
             // A hostile layer may have filled the disk.
-            self.empty_scratch(&lock)?;
-            return Err(err);
-        }
+            if let Err(error) = self.empty_scratch(&lock) {
+                tracing::warn!(%error, "half-unpacked layers stay until the next try");
+            }
+        })?;
         let mut index = Index::clone(&*self.index.current()?);
-        for image in &incoming {
+        index.layers.extend(sizes);
+        for image in incoming {
             index.insert(&image.id, record(image));
         }
         self.index.replace(&index, &lock)?;
         let ids: BTreeSet<&str> = incoming.iter().map(|image| image.id.as_str()).collect();
+        ids.iter().for_each(|id| self.mark_used(id));
         Ok(ids.into_iter().filter_map(|id| Some(describe(id, index.images.get(id)?))).collect())
+    }
+
+    /// The image a registry's digest stands for, if it is here; the reference
+    /// moves to it.
+    fn adopt(&self, reference: &Reference, digest: &str) -> Result<Option<cri::Image>, ImageError> {
+        let name = reference.with_digest(digest);
+        if self.index.current()?.named(&name).is_none() {
+            return Ok(None);
+        }
+        let lock = self.index.lock()?;
+        let mut index = Index::clone(&*self.index.current()?);
+        let Some(id) = index.named(&name).map(str::to_owned) else { return Ok(None) };
+        if reference.digest.is_none() && index.named(&reference.tagged()) != Some(&id) {
+            let record = Record { tags: [reference.tagged()].into(), ..index.images[&id].clone() };
+            index.insert(&id, record);
+            self.index.replace(&index, &lock)?;
+        }
+        self.mark_used(&id);
+        Ok(index.images.get(&id).map(|record| describe(&id, record)))
     }
 
     /// By tag, digest reference, id, or the first digits of an id.
@@ -135,51 +190,37 @@ impl Images {
         self.index.replace(&index, &lock)
     }
 
-    /// Deletes layers that belong to no image and are not among `in_use`
-    /// (paths as `resolve` gave them). Returns how many went.
-    pub fn sweep(&self, in_use: &[PathBuf]) -> Result<usize, ImageError> {
-        let lock = self.index.lock()?;
-        self.empty_scratch(&lock)?;
-        let index = self.index.current()?;
-        let mut keep: BTreeSet<PathBuf> = in_use.iter().cloned().collect();
-        keep.extend(index.images.values().flat_map(|record| &record.layers).map(|digest| self.layer_path(digest)));
-        let mut swept = 0;
-        for layer in children(&self.root.join("layers"))? {
-            if !keep.contains(&layer) {
-                self.discard_layer(&layer)?;
-                swept += 1;
-            }
-        }
-        Ok(swept)
-    }
-
-    /// Fetches an image from its registry: not possible yet, and says so.
-    pub fn pull(&self, reference: &str) -> Result<cri::Image, ImageError> {
-        let reference = Reference::parse(reference)?.to_string();
-        Err(ImageError::RegistryUnreachable { reference })
-    }
-
     /// Unpacks what is not here yet. First all of them into scratch, then one
     /// flush for all, then the renames that make them count.
-    fn unpack_layers(&self, incoming: &[Incoming], lock: &WriteLock) -> Result<(), ImageError> {
+    fn unpack_layers(
+        &self,
+        incoming: &[Incoming],
+        done: &dyn Fn(&str),
+        lock: &WriteLock,
+    ) -> Result<Vec<(String, LayerSize)>, ImageError> {
         self.empty_scratch(lock)?;
         let mut bytes_left = self.limits.import_bytes_max;
         let mut unpacked: Vec<(PathBuf, PathBuf)> = Vec::new();
+        let mut sizes = Vec::new();
         for (diff_id, content) in incoming.iter().flat_map(|image| &image.layers) {
             let target = self.layer_path(diff_id);
             if target.exists() || unpacked.iter().any(|(_, other)| *other == target) {
+                done(diff_id);
                 continue;
             }
+            let content = content.clone().ok_or(ImageError::LayerVanished)?;
             let scratch = self.root.join("tmp").join(target.file_name().unwrap_or_default());
             fs::DirBuilder::new().mode(0o755).create(&scratch).map_err(io_at(&scratch))?;
             // Whatever the umask said: containers see this mode on their root.
             fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755)).map_err(io_at(&scratch))?;
-            let written = self.unpack_layer(diff_id, content.clone(), &scratch, bytes_left)?;
-            bytes_left = bytes_left.saturating_sub(written);
+            let size = self.unpack_layer(diff_id, content, &scratch, bytes_left)?;
+            bytes_left = bytes_left.saturating_sub(size.bytes);
             unpacked.push((scratch, target));
+            sizes.push((diff_id.clone(), size));
+            done(diff_id);
         }
         if unpacked.is_empty() {
-            return Ok(());
+            return Ok(sizes);
         }
         let layers = self.root.join("layers");
         let directory = fs::File::open(&layers).map_err(io_at(&layers))?;
@@ -187,19 +228,44 @@ impl Images {
         for (scratch, target) in unpacked {
             fs::rename(&scratch, &target).map_err(io_at(&target))?;
         }
-        sync_directory(&layers).map_err(io_at(&layers))
+        sync_directory(&layers).map_err(io_at(&layers))?;
+        Ok(sizes)
     }
 
     /// Unpacks one layer and checks that it is the one the image means.
-    fn unpack_layer(&self, diff_id: &str, content: Slice, scratch: &Path, bytes_left: u64) -> Result<u64, ImageError> {
+    fn unpack_layer(
+        &self,
+        diff_id: &str,
+        content: Slice,
+        scratch: &Path,
+        bytes_left: u64,
+    ) -> Result<LayerSize, ImageError> {
+        let free = self.free_bytes()?;
         let layer = Limited::new(decompress(content)?, "image layer", self.limits.layer_bytes_max);
         let layer = Limited::new(layer, "image", bytes_left);
-        let layer = layer::unpack(Hashing::new(layer), scratch, &self.limits)?;
-        let (actual, length) = layer.finish().map_err(read_error("image layer"))?;
+        let layer = Limited::new(layer, DISK, free);
+        let (layer, inodes) =
+            layer::unpack(Hashing::new(layer), scratch, &self.limits).map_err(|err| self.name_the_disk(err))?;
+        let (actual, bytes) =
+            layer.finish().map_err(read_error("image layer")).map_err(|err| self.name_the_disk(err))?;
         if actual != diff_id {
             return Err(ImageError::DigestMismatch { what: "image layer", expected: diff_id.to_owned(), actual });
         }
-        Ok(length)
+        Ok(LayerSize { bytes, inodes })
+    }
+
+    /// What images may still take of the filesystem they are on.
+    fn free_bytes(&self) -> Result<u64, ImageError> {
+        let disk = rustix::fs::statvfs(&self.root).map_err(io_at(&self.root))?;
+        let reserve = (disk.f_blocks * disk.f_frsize / 20).min(DISK_RESERVE_BYTES_MAX);
+        Ok((disk.f_bavail * disk.f_frsize).saturating_sub(reserve))
+    }
+
+    fn name_the_disk(&self, err: ImageError) -> ImageError {
+        match err {
+            ImageError::TooLarge { what: DISK, limit } => ImageError::NoSpace { path: self.root.clone(), free: limit },
+            other => other,
+        }
     }
 
     /// What a writer left behind that was killed.
@@ -208,13 +274,6 @@ impl Images {
             fs::remove_dir_all(&leftover).map_err(io_at(&leftover))?;
         }
         Ok(())
-    }
-
-    /// Renames first: a layer is either complete or not there.
-    fn discard_layer(&self, layer: &Path) -> Result<(), ImageError> {
-        let scratch = self.root.join("tmp").join(layer.file_name().unwrap_or_default());
-        fs::rename(layer, &scratch).map_err(io_at(layer))?;
-        fs::remove_dir_all(&scratch).map_err(io_at(&scratch))
     }
 
     fn layer_path(&self, digest: &str) -> PathBuf {
@@ -228,7 +287,8 @@ fn record(image: &Incoming) -> Record {
         None => BTreeSet::new(),
     };
     Record {
-        tags: image.names.iter().map(Reference::tagged).collect(),
+        // A reference with a digest names that one image, and no tag.
+        tags: image.names.iter().filter(|name| name.digest.is_none()).map(Reference::tagged).collect(),
         digests,
         size_bytes: image.size_bytes,
         config: image.config.clone(),
@@ -242,7 +302,7 @@ fn describe(id: &str, record: &Record) -> cri::Image {
         repo_tags: record.tags.iter().cloned().collect(),
         repo_digests: record.digests.iter().cloned().collect(),
         size_bytes: record.size_bytes,
-        user: None,
+        user: record.config.image_user(),
         is_pinned: false,
     }
 }
@@ -257,10 +317,8 @@ fn find(index: &Index, text: &str) -> Result<Option<String>, ImageError> {
     let is_prefix = digits.len() >= ID_DIGITS_MIN && is_hex(digits);
     match Reference::parse(text) {
         Ok(reference) => {
-            let name = reference.to_string();
-            let named = |record: &Record| record.tags.contains(&name) || record.digests.contains(&name);
-            if let Some((id, _)) = index.images.iter().find(|(_, record)| named(record)) {
-                return Ok(Some(id.clone()));
+            if let Some(id) = index.named(&reference.to_string()) {
+                return Ok(Some(id.to_owned()));
             }
         }
         Err(err) if !is_prefix => return Err(err),
@@ -291,6 +349,9 @@ fn children(directory: &Path) -> Result<Vec<PathBuf>, ImageError> {
 fn io_at<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> ImageError {
     ImageError::io(path.display().to_string())
 }
+
+/// Marks the limit that is not ours but the disk's.
+const DISK: &str = "free disk space";
 
 /// Fewer digits could as well be a name: a pod that asks for `cafe` must not
 /// get whatever image happens to start with it.

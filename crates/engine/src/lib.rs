@@ -44,3 +44,4 @@ pub mod rootfs;
 
 pub use config::{Config, EngineError};
 pub use engine::Engine;
+pub use records::layers_in_use;

@@ -5,6 +5,7 @@
 //! `exit.json`. A directory without its record was never finished and goes.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +82,29 @@ impl ContainerRecord {
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),
         }
+    }
+}
+
+/// What every recorded container stands on, one list each: for those who
+/// clean up beside a running engine, or without one. Read it while no
+/// container can be in the making (`Images::sweep`).
+pub fn layers_in_use(engine_root: &Path) -> io::Result<Vec<Vec<PathBuf>>> {
+    let mut in_use = Vec::new();
+    for sandbox in directories(&engine_root.join("sandboxes"))? {
+        for container in directories(&sandbox.join("containers"))? {
+            let record = shim::record::read::<ContainerRecord>(&container, CONTAINER)?;
+            in_use.extend(record.map(|record| record.layers));
+        }
+    }
+    Ok(in_use)
+}
+
+/// None if there is no such place; it may go while we look.
+fn directories(place: &Path) -> io::Result<Vec<PathBuf>> {
+    match std::fs::read_dir(place) {
+        Ok(entries) => entries.map(|entry| entry.map(|entry| entry.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
     }
 }
 

@@ -1,10 +1,70 @@
-//! How layers are stacked into a container's root: the data of one overlay mount. Pure.
+//! How layers are stacked into a container's root: the data of one overlay
+//! mount, or a copy where overlayfs cannot be used.
 //!
-//! Never: mounts anything. The shim does, in a mount namespace of its own.
+//! Never: mounts anything for a container. The shim does, in a mount namespace
+//! of its own.
+
+pub(crate) mod copy;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_string, fsmount, fsopen};
+
+/// How containers get their root.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Snapshots {
+    /// As overlay mounts if this machine can, else as copies.
+    #[default]
+    Detect,
+    Overlay,
+    /// Every container takes the time and space of a copy of its image.
+    Copy,
+}
+
+impl Snapshots {
+    /// What to use for state below `directory`.
+    pub(crate) fn decide(self, directory: &Path) -> Snapshots {
+        if self != Snapshots::Detect {
+            return self;
+        }
+        match try_overlay(directory) {
+            Ok(()) => Snapshots::Overlay,
+            Err(error) => {
+                tracing::warn!(%error, "overlayfs cannot be used here: each container gets a copy of its image");
+                Snapshots::Copy
+            }
+        }
+    }
+}
+
+/// Makes an overlay mount that is attached nowhere, and forgets it.
+fn try_overlay(directory: &Path) -> std::io::Result<()> {
+    let scratch = directory.join("overlay-check");
+    let made = || -> std::io::Result<()> {
+        for name in ["lower", "upper", "work"] {
+            std::fs::create_dir_all(scratch.join(name))?;
+        }
+        let context = match fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC) {
+            // Before Linux 5.2; the first container will tell.
+            Err(Errno::NOSYS) => return Ok(()),
+            other => other?,
+        };
+        for (key, name) in [("lowerdir", "lower"), ("upperdir", "upper"), ("workdir", "work")] {
+            fsconfig_set_string(&context, key, scratch.join(name))?;
+        }
+        fsconfig_create(&context)?;
+        fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        Ok(())
+    };
+    let outcome = made();
+    match std::fs::remove_dir_all(&scratch) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => outcome,
+    }
+}
 
 /// What `mount("overlay", target, "overlay", flags, options)` needs.
 #[derive(Debug, Clone, PartialEq, Eq)]

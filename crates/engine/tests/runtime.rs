@@ -21,6 +21,8 @@ mod confinement;
 mod exec;
 #[path = "runtime/harness.rs"]
 mod harness;
+#[path = "runtime/images.rs"]
+mod images;
 #[path = "runtime/logs.rs"]
 mod logs;
 #[path = "runtime/restart.rs"]
@@ -35,7 +37,15 @@ fn main() -> std::process::ExitCode {
     if args.next().is_some_and(|verb| verb == shim::VERB) {
         shim::main(args);
     }
-    let cases =
-        [cases::CASES, restart::CASES, confinement::CASES, exec::CASES, streams::CASES, logs::CASES, share::CASES];
+    let cases = [
+        cases::CASES,
+        restart::CASES,
+        confinement::CASES,
+        exec::CASES,
+        images::CASES,
+        streams::CASES,
+        logs::CASES,
+        share::CASES,
+    ];
     harness::main(&cases.concat())
 }

@@ -5,12 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ambient::Now;
 use client::{ApiError, Deletion};
 use cri::{CriError, SandboxId};
-use lifecycle::{
-    Action, Cgroups, HookSpec, ImageUse, Lack, Observation, Outcome, PodSpec, ProbeSpec, PullPolicy, StartStage,
-};
+use lifecycle::{Action, Cgroups, HookSpec, Lack, Observation, Outcome, PodSpec, ProbeSpec, StartStage};
 use objects::api::core::v1::Pod;
 
 use crate::cgroup;
@@ -21,6 +18,7 @@ use crate::hook;
 use crate::observe::PodRef;
 use crate::payload;
 use crate::probe;
+use crate::pull;
 use crate::sandbox::sandbox_config;
 use crate::volumes::{self, Instance};
 
@@ -59,7 +57,7 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
     let runtime = &scene.ctx.runtime;
     match action {
         Action::CreateSandbox { attempt } => create_sandbox(scene, *attempt).await,
-        Action::PullImage { image, policy, .. } => pull_image(&scene.ctx, image, *policy).await,
+        Action::PullImage { image, policy, .. } => pull::pull_image(scene, image, *policy).await,
         Action::StartContainer { container, attempt } => match start_container(scene, container, *attempt).await {
             Ok(()) => Outcome::Done,
             Err((stage, message)) => Outcome::NotStarted { stage, message },
@@ -109,50 +107,6 @@ async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
     }
 }
 
-/// LC-309, LC-310. The reasons are waiting reasons.
-async fn pull_image(ctx: &Ctx, image: &str, policy: PullPolicy) -> Outcome {
-    let reference = with_tag(image);
-    let refused = |reason: &str, message: String| Outcome::NoImage { reason: reason.to_owned(), message };
-    if policy != PullPolicy::Always {
-        match ctx.runtime.image(&reference).await {
-            Ok(Some(_)) => return Outcome::Image(ImageUse::AlreadyPresent),
-            Ok(None) if policy == PullPolicy::Never => {
-                let message = format!("Container image \"{image}\" is not present with pull policy of Never");
-                return refused("ErrImageNeverPull", message);
-            }
-            Ok(None) => {}
-            Err(CriError::Invalid(error)) => {
-                let message = format!("Failed to apply default image tag \"{image}\": {error}");
-                return refused("InvalidImageName", message);
-            }
-            Err(error) => {
-                return refused("ImageInspectError", format!("Failed to inspect image \"{image}\": {error}"));
-            }
-        }
-    }
-    let asked = ctx.clock.now();
-    let _turn = ctx.pulls.lock().await;
-    let begun = ctx.clock.now();
-    match ctx.runtime.pull_image(&reference, None).await {
-        Ok(pulled) => {
-            let ended = ctx.clock.now();
-            Outcome::Image(ImageUse::Pulled {
-                took_ms: millis(begun, ended),
-                waited_ms: millis(asked, begun),
-                size_bytes: pulled.size_bytes,
-            })
-        }
-        Err(CriError::Invalid(error)) => {
-            refused("InvalidImageName", format!("Failed to apply default image tag \"{image}\": {error}"))
-        }
-        Err(error) => refused("ErrImagePull", error.to_string()),
-    }
-}
-
-fn millis(from: Now, to: Now) -> u64 {
-    u64::try_from((to.mono - from.mono).as_millis()).unwrap_or(u64::MAX)
-}
-
 /// LC-194, after the image: configuration, create, start.
 async fn start_container(scene: &Scene, name: &str, attempt: u32) -> Result<(), (StartStage, String)> {
     let runtime = &scene.ctx.runtime;
@@ -188,16 +142,26 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
     let mounts = volumes::mounts(ctx, pod, &container, Instance { attempt, pod_ips }).await?;
     let resources = scene.cgroups.containers.get(name).map(cgroup::resources).unwrap_or_default();
     let image = with_tag(container.image.as_deref().unwrap_or_default());
+    let image_user = image_user(scene, &image).await?;
     container::container_config(Birth {
         pod,
         container: &container,
         attempt,
         image,
+        image_user,
         envs,
         mounts,
         resources,
         config: &ctx.config,
     })
+}
+
+/// Who the image wants to be.
+async fn image_user(scene: &Scene, image: &str) -> Result<Option<cri::ImageUser>, String> {
+    match scene.ctx.runtime.image(image).await {
+        Ok(found) => Ok(found.and_then(|image| image.user)),
+        Err(error) => Err(format!("failed to get image user: {error}")),
+    }
 }
 
 async fn run_probe(scene: &Scene, name: &str, id: &str) -> Outcome {

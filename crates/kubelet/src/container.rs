@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cri::{ContainerConfig, Mount, Seccomp, SecurityContext};
+use cri::{ContainerConfig, ImageUser, Mount, Seccomp, SecurityContext};
 use objects::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext as OwnContext};
 
 use crate::config::Config;
@@ -57,6 +57,8 @@ pub(crate) struct Birth<'a> {
     pub(crate) attempt: u32,
     /// With its tag, as the image verbs know it.
     pub(crate) image: String,
+    /// `None`: root.
+    pub(crate) image_user: Option<ImageUser>,
     pub(crate) envs: Vec<(String, String)>,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) resources: cri::Resources,
@@ -65,8 +67,8 @@ pub(crate) struct Birth<'a> {
 
 /// The error is the message of `CreateContainerConfigError`.
 pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, String> {
-    let Birth { pod, container, attempt, image, envs, mounts, resources, config } = birth;
-    let security = security(pod, container, &config.root)?;
+    let Birth { pod, container, attempt, image, image_user, envs, mounts, resources, config } = birth;
+    let security = security(pod, container, image_user.as_ref(), &config.root)?;
     let known: BTreeMap<String, String> = envs.iter().cloned().collect();
     let expand = |texts: &Option<Vec<String>>| texts.iter().flatten().map(|text| env::expand(text, &known)).collect();
     Ok(ContainerConfig {
@@ -147,14 +149,19 @@ fn annotations(pod: &Pod, container: &Container, attempt: u32) -> BTreeMap<Strin
     annotations
 }
 
-fn security(pod: &Pod, container: &Container, root: &Path) -> Result<SecurityContext, String> {
+fn security(
+    pod: &Pod,
+    container: &Container,
+    image_user: Option<&ImageUser>,
+    root: &Path,
+) -> Result<SecurityContext, String> {
     let (none, nobody, nowhere) = (PodSpec::default(), OwnContext::default(), Default::default());
     let spec = pod.spec.as_ref().unwrap_or(&none);
     let of_pod = spec.security_context.as_ref().unwrap_or(&nowhere);
     let own = container.security_context.as_ref().unwrap_or(&nobody);
     let user = own.run_as_user.or(of_pod.run_as_user);
     if own.run_as_non_root.or(of_pod.run_as_non_root) == Some(true) {
-        refuse_root(pod, container, user)?;
+        refuse_root(pod, container, user, image_user)?;
     }
     let groups = of_pod.supplemental_groups.iter().flatten().chain(of_pod.fs_group.as_ref());
     let capabilities = own.capabilities.clone().unwrap_or_default();
@@ -174,9 +181,13 @@ fn security(pod: &Pod, container: &Container, root: &Path) -> Result<SecurityCon
     })
 }
 
-/// LC-316. The user of an image is not known here, so a container that must
-/// not be root has to say who it is.
-fn refuse_root(pod: &Pod, container: &Container, user: Option<i64>) -> Result<(), String> {
+/// LC-316. The pod's word counts, else the image's. A name could be anybody's.
+fn refuse_root(
+    pod: &Pod,
+    container: &Container,
+    user: Option<i64>,
+    image_user: Option<&ImageUser>,
+) -> Result<(), String> {
     let meta = &pod.metadata;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let place = format!(
@@ -186,10 +197,16 @@ fn refuse_root(pod: &Pod, container: &Container, user: Option<i64>) -> Result<()
         text(&meta.uid),
         container.name
     );
-    match user {
-        Some(0) => Err(format!("container's runAsUser breaks non-root policy {place}")),
-        Some(_) => Ok(()),
-        None => Err(format!("container has runAsNonRoot and image will run as root {place}")),
+    match (user, image_user) {
+        (Some(0), _) => Err(format!("container's runAsUser breaks non-root policy {place}")),
+        (Some(_), _) => Ok(()),
+        (None, None | Some(ImageUser::Uid(0))) => {
+            Err(format!("container has runAsNonRoot and image will run as root {place}"))
+        }
+        (None, Some(ImageUser::Uid(_))) => Ok(()),
+        (None, Some(ImageUser::Name(name))) => Err(format!(
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user is non-root {place}"
+        )),
     }
 }
 
@@ -246,16 +263,25 @@ mod tests {
 
     #[test]
     fn lc_316_a_container_that_must_not_be_root_is_not_root() {
-        let check = |own: serde_json::Value, of_pod: serde_json::Value| {
+        let check = |own: serde_json::Value, of_pod: serde_json::Value, image: Option<ImageUser>| {
             let pod = pod(json!({"name": "a", "securityContext": own}), of_pod);
             let container = find(&pod, "a").unwrap().1;
-            security(&pod, &container, Path::new("/r")).map(|context| context.run_as_user)
+            security(&pod, &container, image.as_ref(), Path::new("/r")).map(|context| context.run_as_user)
         };
-        let breaks = "container's runAsUser breaks non-root policy (pod: \"web_default(u)\", container: a)";
-        assert_eq!(check(json!({"runAsUser": 0}), json!({"runAsNonRoot": true})), Err(breaks.to_owned()));
-        assert_eq!(check(json!({"runAsUser": 7}), json!({"runAsNonRoot": true})), Ok(Some(7)));
-        assert!(check(json!({}), json!({"runAsNonRoot": true})).is_err());
-        assert_eq!(check(json!({}), json!({"runAsUser": 9})), Ok(Some(9)));
+        let place = "(pod: \"web_default(u)\", container: a)";
+        let strict = || json!({"runAsNonRoot": true});
+        let name = || Some(ImageUser::Name("www".into()));
+        let breaks = format!("container's runAsUser breaks non-root policy {place}");
+        assert_eq!(check(json!({"runAsUser": 0}), strict(), Some(ImageUser::Uid(7))), Err(breaks));
+        assert_eq!(check(json!({"runAsUser": 7}), strict(), None), Ok(Some(7)));
+        let root = format!("container has runAsNonRoot and image will run as root {place}");
+        assert_eq!(check(json!({}), strict(), None), Err(root.clone()));
+        assert_eq!(check(json!({}), strict(), Some(ImageUser::Uid(0))), Err(root));
+        assert_eq!(check(json!({}), strict(), Some(ImageUser::Uid(7))), Ok(None));
+        let unknown = "container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root";
+        assert_eq!(check(json!({}), strict(), name()), Err(format!("{unknown} {place}")));
+        assert_eq!(check(json!({"runAsUser": 7}), strict(), name()), Ok(Some(7)));
+        assert_eq!(check(json!({}), json!({"runAsUser": 9}), None), Ok(Some(9)));
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod mailbox;
 mod observe;
 mod orphan;
 mod publish;
+mod pull;
 
 mod cgroup;
 mod container;

@@ -39,7 +39,7 @@ mod seats;
 mod shutdown;
 mod storage;
 
-pub use images::{ImageSeen, ImageStock};
+pub use images::{ImageCollection, ImageSeen, ImageStock, collect_images};
 pub use pressure::{Amount, ContainerUsage, Measurement, PodUsage, Reading, Signal, Threshold, hard_thresholds};
 pub use shutdown::ShutdownGroup;
 

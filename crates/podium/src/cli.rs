@@ -118,6 +118,8 @@ pub(crate) struct Up {
     #[arg(long)]
     pub(crate) stop_pods: bool,
     #[command(flatten)]
+    pub(crate) registries: RegistryArgs,
+    #[command(flatten)]
     pub(crate) config: ConfigArgs,
 }
 
@@ -155,7 +157,18 @@ impl Up {
         self.pod_cidr = self.pod_cidr.take().or(file.pod_cidr);
         self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig);
         self.stop_pods |= file.stop_pods;
+        let registries = &mut self.registries.registry_config;
+        *registries = registries.take().or(file.registry_config);
     }
+}
+
+/// How image registries are reached.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct RegistryArgs {
+    /// Mirrors, authorities and the like: a directory of REGISTRY/hosts.toml, as containerd's certs.d
+    /// [default: /etc/podium/certs.d]
+    #[arg(long, env = "PODIUM_REGISTRY_CONFIG", value_name = "DIR")]
+    pub(crate) registry_config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -205,6 +218,45 @@ pub(crate) struct Simulate {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Image {
+    /// Fetch an image from its registry
+    ///
+    /// Layers that are here already are not fetched again, and a download that
+    /// broke off is resumed. Credentials are read from standard input or from
+    /// the variable PODIUM_REGISTRY_CREDS, as user:password; never from an
+    /// argument, which others could see.
+    Pull {
+        /// e.g. nginx:1.27, registry.example/team/app@sha256:…
+        image: String,
+        /// Read user:password from standard input
+        #[arg(long)]
+        creds_stdin: bool,
+        /// Speak HTTP without TLS (registries on this machine are reached so by default)
+        #[arg(long)]
+        plain_http: bool,
+        #[command(flatten)]
+        registries: RegistryArgs,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Remove images no container uses, when the disk is nearly full
+    ///
+    /// Those not used for longest go first. What broken pulls left goes in any case.
+    Gc {
+        /// Do nothing while less of the disk is used
+        #[arg(long, default_value_t = 85, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+        high: u8,
+        /// Stop when no more of the disk is used
+        #[arg(long, default_value_t = 80, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+        low: u8,
+        /// Keep images younger than this
+        #[arg(long, default_value = "2m", value_parser = parse_duration, value_name = "DURATION")]
+        min_age: Duration,
+        /// Remove every image no container uses, however young and however much room there is
+        #[arg(long, conflicts_with_all = ["high", "low", "min_age"])]
+        all: bool,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
     /// Add the images of a docker-archive or OCI layout tar file (`-` reads standard input)
     Import {
         file: PathBuf,

@@ -59,14 +59,14 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) node_name: Option<String>,
     #[serde(rename = "podCIDR")]
     pub(crate) pod_cidr: Option<String>,
+    pub(crate) registry_config: Option<PathBuf>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
     pub(crate) stop_pods: bool,
     pub(crate) log: Option<String>,
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str =
-    "bind, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, runDir, stopPods, writeKubeconfig";
+const PODIUM_FIELDS: &str = "bind, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, registryConfig, runDir, stopPods, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

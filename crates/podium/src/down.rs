@@ -23,7 +23,8 @@ pub(crate) fn run(args: &Down) -> Result<()> {
         bail!("{} holds no podium instance: nothing to stop", places.data.display());
     };
     tokio::runtime::Runtime::new()?.block_on(async {
-        let engine = up::open_engine(&instance, &Clock::system(), &Ids::new(Rng::from_os())).await?;
+        let engine =
+            up::open_engine(&instance, Default::default(), &Clock::system(), &Ids::new(Rng::from_os())).await?;
         engine.destroy().await.context("cannot stop the pods")
     })?;
     remove_dir(&places.run)?;

@@ -12,6 +12,7 @@ use anyhow::{Context, Result};
 use apiserver::{ApiServer, Identity};
 use client::Client;
 use engine::Engine;
+use engine::images::RegistryConfig;
 use kubelet::Kubelet;
 use lifecycle::Rules;
 use objects::gates::Gates;
@@ -20,7 +21,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::{KUBERNETES_VERSION, Up};
+use crate::cli::{KUBERNETES_VERSION, RegistryArgs, Up};
 use crate::config::Settings;
 use crate::instance::{Instance, make_private_dir};
 use crate::pki::{Authority, Subject};
@@ -29,6 +30,8 @@ use crate::{kubeconfig, node, preflight, status};
 const MASTERS: &str = "system:masters";
 /// The usual size of an Ethernet frame; what pods' interfaces get.
 const MTU: u32 = 1500;
+/// Where `hosts.toml` files are looked for.
+const REGISTRY_CONFIG: &str = "/etc/podium/certs.d";
 
 /// Unless a flag or the configuration says otherwise.
 const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
@@ -56,7 +59,7 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let server = serve_api(&api, &authority, api_listener, &node_name, stopping.clone())?;
     let kubeconfig = write_kubeconfig(&args, &instance, &authority, server.address)?;
 
-    let engine = open_engine(&instance, &clock, &ids).await?;
+    let engine = open_engine(&instance, registries(&args.registries, false), &clock, &ids).await?;
     let kubelet =
         node_agent(&instance, &authority, &settings, &node_name, kubelet_listener, &api, &engine, &clock, &mut rng)?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
@@ -170,7 +173,12 @@ fn write_kubeconfig(
 }
 
 /// The embedded runtime of an instance, with whatever already runs in it.
-pub(crate) async fn open_engine(instance: &Instance, clock: &Clock, ids: &Ids) -> Result<Arc<Engine>> {
+pub(crate) async fn open_engine(
+    instance: &Instance,
+    registries: RegistryConfig,
+    clock: &Clock,
+    ids: &Ids,
+) -> Result<Arc<Engine>> {
     let cidr = instance.identity.pod_cidr()?;
     let config = engine::Config {
         root: instance.places.engine(),
@@ -182,8 +190,15 @@ pub(crate) async fn open_engine(instance: &Instance, clock: &Clock, ids: &Ids) -
         mtu: MTU,
         cni: None,
         shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
+        registries,
+        snapshots: Default::default(),
     };
     Ok(Engine::open(config, clock.clone(), ids.clone()).await?)
+}
+
+pub(crate) fn registries(args: &RegistryArgs, plain_http: bool) -> RegistryConfig {
+    let hosts_dir = args.registry_config.clone().unwrap_or_else(|| REGISTRY_CONFIG.into());
+    RegistryConfig { hosts_dir: Some(hosts_dir), plain_http }
 }
 
 #[expect(clippy::too_many_arguments, reason = "composition: everything meets here once")]

@@ -163,6 +163,10 @@ fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
     };
     prepare().map_err(|error| format!("error preparing mounts: {error}"))?;
     let overlay = || {
+        if container.overlay.options.is_empty() {
+            let (base, root) = (&container.overlay.base, stage.join("root"));
+            return mount(Some(base), &root, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+        }
         nix::unistd::chdir(&container.overlay.base)?;
         let options = Some(container.overlay.options.as_str());
         mount(Some("overlay"), &stage.join("root"), Some("overlay"), MsFlags::empty(), options)?;

@@ -187,7 +187,8 @@ pub enum Input {
     Once,
 }
 
-/// The overlay mount that is a container's root.
+/// The mount that is a container's root: an overlay, or where `options` is
+/// empty the directory `base` itself, a copy for this container alone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overlay {
     /// Where to stand while mounting: names of layers are relative to it.

@@ -2,7 +2,7 @@
 //! containers, each test on an instance of its own.
 //!
 //! Read in this order: `podium` (start, stop, kill an instance), `kubectl`
-//! (talk to it, wait on a watch), `sketch` (write a pod in one line), `leaks`
+//! (talk to it, wait on a watch), `sketch` (write a pod in one line), `registry` (one to pull from), `leaks`
 //! (what must be gone in the end), `reaper` (cleans up even after a killed test).
 
 mod kubectl;
@@ -10,8 +10,10 @@ pub mod leaks;
 mod podium;
 mod process;
 mod reaper;
+mod registry;
 mod sketch;
 
 pub use podium::{Podium, binary, free_port};
 pub use process::{Done, Patience, find_process, run, wait_for_exit};
+pub use registry::Registry;
 pub use sketch::Sketch;

@@ -94,9 +94,18 @@ impl Podium {
 
     #[track_caller]
     pub fn podium_within(&self, arguments: &[&str], patience: Patience) -> Done {
+        run(&self.podium_command(arguments), "", patience)
+    }
+
+    #[track_caller]
+    pub fn podium_with_input(&self, arguments: &[&str], input: &str) -> Done {
+        run(&self.podium_command(arguments), input, Patience::LONG)
+    }
+
+    fn podium_command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(binary());
         command.args(arguments).arg("--data-dir").arg(self.data());
-        run(&command, "", patience)
+        command
     }
 
     /// Assembles the images the tests use and imports them.

@@ -15,24 +15,12 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::ImageError;
-use super::config::{ImageConfig, ImageDocument};
+use super::incoming::{Description, Found, Incoming};
 use super::limits::{INDEX_DEPTH_MAX, JSON_BYTES_MAX, Limits};
-use super::read::{Hashing, Limited, Slice, decompress, digest_of, read_error};
+use super::manifest::{self, Descriptor, Document, Platform, architecture};
+use super::read::{Hashing, Limited, Slice, decompress, read_error};
 use super::reference::{Reference, is_digest};
 use super::tarball::{Kind, Tarball};
-
-/// An image as the archive describes it; its layers are not unpacked yet.
-#[derive(Debug)]
-pub(super) struct Incoming {
-    pub(super) id: String,
-    pub(super) config: ImageConfig,
-    pub(super) names: Vec<Reference>,
-    /// Digest of the manifest, where the archive has a real one.
-    pub(super) manifest_digest: Option<String>,
-    pub(super) size_bytes: u64,
-    /// Bottom first: the digest of the uncompressed layer, and its bytes.
-    pub(super) layers: Vec<(String, Slice)>,
-}
 
 pub(super) struct Archive {
     members: BTreeMap<String, Content>,
@@ -125,9 +113,8 @@ impl Archive {
             return Ok(());
         }
         let document = self.blob_document(&descriptor.digest)?;
-        let node: OciNode = parse("OCI manifest", &document)?;
-        match node {
-            OciNode { manifests: Some(manifests), .. } => {
+        match manifest::read(&document).map_err(ImageError::archive)? {
+            Document::Index(manifests) => {
                 let depth_left =
                     depth_left.checked_sub(1).ok_or_else(|| ImageError::archive("has too many nested indexes"))?;
                 for child in &manifests {
@@ -139,13 +126,12 @@ impl Archive {
                 }
                 Ok(())
             }
-            OciNode { config: Some(config), layers, .. } => {
+            Document::Manifest { config, layers } => {
                 let config = self.blob_document(&config.digest)?;
                 let layers = layers.iter().map(|layer| self.blob(&layer.digest)).collect::<Result<Vec<_>, _>>()?;
                 images.push(self.incoming(&config, layers, names.to_vec(), Some(descriptor.digest.clone()))?);
                 Ok(())
             }
-            _ => Err(ImageError::archive("manifest without a configuration")),
         }
     }
 
@@ -156,30 +142,10 @@ impl Archive {
         names: Vec<Reference>,
         manifest_digest: Option<String>,
     ) -> Result<Incoming, ImageError> {
-        let image: ImageDocument = parse("image configuration", document)?;
-        if !matches!(image.os.as_deref(), None | Some("" | "linux")) {
-            return Err(ImageError::archive(format!("image is for {}, not linux", image.os.unwrap_or_default())));
-        }
-        let diff_ids = image.rootfs.unwrap_or_default().diff_ids;
-        if diff_ids.len() > self.limits.layers_max {
-            return Err(ImageError::TooLarge { what: "number of layers", limit: self.limits.layers_max as u64 });
-        }
-        if diff_ids.len() != layers.len() {
-            return Err(ImageError::archive("manifest and configuration disagree about the layers"));
-        }
-        // They become directory names.
-        if !diff_ids.iter().all(|id| is_digest(id)) {
-            return Err(ImageError::archive("unreadable layer digest"));
-        }
         let size_bytes = document.len() as u64 + layers.iter().map(Slice::len).sum::<u64>();
-        Ok(Incoming {
-            id: digest_of(document),
-            config: image.config.unwrap_or_default().into(),
-            names,
-            manifest_digest,
-            size_bytes,
-            layers: diff_ids.into_iter().zip(layers).collect(),
-        })
+        let description = Description::read(document, &self.limits)?;
+        let layers = layers.into_iter().map(Some).collect();
+        description.with(Found { names, manifest_digest, size_bytes, layers })
     }
 
     fn member(&self, name: &str) -> Result<Slice, ImageError> {
@@ -265,17 +231,6 @@ fn unnamed_file(directory: &Path) -> Result<File, ImageError> {
     Ok(File::from(file))
 }
 
-/// This machine's, in Go's words.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "x86" => "386",
-        "powerpc64" => "ppc64le",
-        other => other,
-    }
-}
-
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct DockerManifest {
@@ -287,34 +242,6 @@ struct DockerManifest {
 #[derive(Deserialize)]
 struct OciIndex {
     manifests: Vec<Descriptor>,
-}
-
-/// A manifest or an index; told apart by content, as readers do.
-#[derive(Deserialize)]
-struct OciNode {
-    manifests: Option<Vec<Descriptor>>,
-    config: Option<Descriptor>,
-    #[serde(default)]
-    layers: Vec<Descriptor>,
-}
-
-#[derive(Deserialize)]
-struct Descriptor {
-    digest: String,
-    platform: Option<Platform>,
-    annotations: Option<BTreeMap<String, String>>,
-}
-
-#[derive(Deserialize)]
-struct Platform {
-    os: String,
-    architecture: String,
-}
-
-impl Platform {
-    fn is_ours(&self) -> bool {
-        self.os == "linux" && self.architecture == architecture()
-    }
 }
 
 const LINK_HOPS_MAX: usize = 8;

@@ -21,11 +21,24 @@ pub struct ImageConfig {
     pub volumes: Vec<String>,
 }
 
+impl ImageConfig {
+    /// Who the process runs as, as far as the image says it (LC-316).
+    pub(crate) fn image_user(&self) -> Option<cri::ImageUser> {
+        let user = self.user.split(':').next().unwrap_or_default();
+        match (user, user.parse()) {
+            ("", _) => None,
+            (_, Ok(uid)) => Some(cri::ImageUser::Uid(uid)),
+            (name, Err(_)) => Some(cri::ImageUser::Name(name.to_owned())),
+        }
+    }
+}
+
 /// The configuration document, as Docker and OCI write it. Absent and `null`
 /// mean the same everywhere.
 #[derive(Deserialize)]
 pub(super) struct ImageDocument {
     pub(super) os: Option<String>,
+    pub(super) architecture: Option<String>,
     pub(super) config: Option<ProcessDocument>,
     pub(super) rootfs: Option<RootfsDocument>,
 }

@@ -11,14 +11,39 @@ pub enum ImageError {
     /// The user has to give more digits.
     #[error("image id prefix {prefix:?} matches more than one image")]
     AmbiguousId { prefix: String },
-    /// It may work later, or after an import.
+    /// The registry answered, and has no such image.
+    #[error("failed to resolve reference {reference:?}: {reference}: not found")]
+    NotInRegistry { reference: String },
+    /// The registry does not show it to whoever we are.
     #[error(
-        "failed to pull and unpack image {reference:?}: failed to resolve reference {reference:?}: \
-         registry cannot be reached: pulling is not available yet, load the image with \"podium image import\""
+        "failed to resolve reference {reference:?}: pull access denied, repository does not exist or may require \
+         authorization: {detail}"
     )]
-    RegistryUnreachable { reference: String },
+    Denied { reference: String, detail: String },
+    /// It may work later.
+    #[error("failed to resolve reference {reference:?}: {detail}")]
+    RegistryUnavailable { reference: String, detail: String },
+    /// The registry said something it should not have.
+    #[error("registry sent something unusable: {detail}")]
+    Nonsense { detail: String },
+    /// `hosts.toml` or a file it names has to be repaired.
+    #[error("registry configuration {path}: {detail}", path = path.display())]
+    InvalidRegistryConfig { path: PathBuf, detail: String },
+    /// Removed by somebody else after we had seen it; it can be fetched again.
+    #[error("a layer was removed meanwhile")]
+    LayerVanished,
+    /// More than the disk can take; room has to be made.
+    #[error(
+        "image does not fit on the disk: {free} bytes of {path} are free for images, \
+         remove some with \"podium image gc\"",
+        path = path.display()
+    )]
+    NoSpace { path: PathBuf, free: u64 },
+    /// What went wrong while fetching `reference`.
+    #[error("failed to pull and unpack image {reference:?}: {source}")]
+    Pull { reference: String, source: Box<ImageError> },
     /// The archive is not what it should be; another archive is needed.
-    #[error("image archive: {detail}")]
+    #[error("image: {detail}")]
     InvalidArchive { detail: String },
     /// The layer tries something no honest layer does.
     #[error("image layer: entry {path:?}: {detail}")]

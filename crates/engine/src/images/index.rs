@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ImageError;
 use super::config::ImageConfig;
+use super::downloads::lock;
 use super::limits::INDEX_BYTES_MAX;
 
 /// Invariant: a tag or digest reference belongs to one image at most.
@@ -23,6 +24,16 @@ pub(super) struct Index {
     version: u32,
     /// By image id.
     pub(super) images: BTreeMap<String, Record>,
+    /// By digest: what unpacked layers take.
+    #[serde(default)]
+    pub(super) layers: BTreeMap<String, LayerSize>,
+}
+
+/// Of a layer as it lies on the disk, without the filesystem's own overhead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LayerSize {
+    pub(super) bytes: u64,
+    pub(super) inodes: u64,
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -51,6 +62,13 @@ impl Index {
     }
 }
 
+impl Index {
+    pub(super) fn named(&self, name: &str) -> Option<&str> {
+        let has_it = |record: &Record| record.tags.contains(name) || record.digests.contains(name);
+        self.images.iter().find(|(_, record)| has_it(record)).map(|(id, _)| id.as_str())
+    }
+}
+
 pub(super) struct IndexFile {
     directory: PathBuf,
     cached: Mutex<Option<Cached>>,
@@ -75,15 +93,25 @@ impl IndexFile {
 
     /// Blocks while another process or thread writes.
     pub(super) fn lock(&self) -> Result<WriteLock, ImageError> {
-        let path = self.directory.join("lock");
-        let file = private_file().read(true).open(&path).map_err(ImageError::io(path.display().to_string()))?;
-        loop {
-            match rustix::fs::flock(&file, FlockOperation::LockExclusive) {
-                Ok(()) => return Ok(WriteLock { _file: file }),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(err) => return Err(ImageError::io(path.display().to_string())(err)),
-            }
+        self.take_lock(FlockOperation::LockExclusive)
+    }
+
+    /// `None` while another process or thread writes.
+    pub(super) fn try_lock(&self) -> Result<Option<WriteLock>, ImageError> {
+        match self.take_lock(FlockOperation::NonBlockingLockExclusive) {
+            Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            other => other.map(Some),
         }
+    }
+
+    fn take_lock(&self, how: FlockOperation) -> Result<WriteLock, ImageError> {
+        let path = self.directory.join("lock");
+        let take = || -> io::Result<WriteLock> {
+            let file = private_file().read(true).open(&path)?;
+            lock(&file, how)?;
+            Ok(WriteLock { _file: file })
+        };
+        take().map_err(ImageError::io(path.display().to_string()))
     }
 
     /// The table as it is now, whoever wrote it.
@@ -111,7 +139,7 @@ impl IndexFile {
     /// Durable when it returns.
     pub(super) fn replace(&self, index: &Index, _lock: &WriteLock) -> Result<(), ImageError> {
         let path = self.path();
-        let index = Index { version: VERSION, images: index.images.clone() };
+        let index = Index { version: VERSION, ..index.clone() };
         let bytes = serde_json::to_vec(&index)
             .map_err(|err| ImageError::CorruptIndex { path: path.clone(), detail: err.to_string() })?;
         let new = self.directory.join("index.json.new");

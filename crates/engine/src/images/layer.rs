@@ -24,8 +24,9 @@ use super::read::read_error;
 use super::tarball::{Kind, Member, Tarball};
 
 /// Unpacks `source` into the existing, empty directory `root` and returns the
-/// source, of which only what follows the archive is left.
-pub(super) fn unpack<R: Read>(source: R, root: &Path, limits: &Limits) -> Result<R, ImageError> {
+/// source, of which only what follows the archive is left, and how many
+/// entries were made.
+pub(super) fn unpack<R: Read>(source: R, root: &Path, limits: &Limits) -> Result<(R, u64), ImageError> {
     let root = fs::open(root, DIRECTORY, Mode::empty()).map_err(ImageError::io("layer directory"))?;
     let mut tarball = Tarball::new(source);
     let mut applier = Applier {
@@ -38,8 +39,9 @@ pub(super) fn unpack<R: Read>(source: R, root: &Path, limits: &Limits) -> Result
     while let Some(member) = tarball.next()? {
         applier.apply(&member, &mut tarball)?;
     }
+    let entries = limits.layer_entries_max - applier.entries_left;
     applier.finish()?;
-    Ok(tarball.into_inner())
+    Ok((tarball.into_inner(), entries))
 }
 
 struct Applier {

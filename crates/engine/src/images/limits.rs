@@ -45,3 +45,18 @@ pub(super) const INDEX_BYTES_MAX: u64 = 256 << 20;
 pub(super) const INDEX_DEPTH_MAX: usize = 4;
 
 const _: () = assert!(LIMITS.layer_bytes_max <= LIMITS.import_bytes_max);
+
+/// What a token server answers.
+pub(super) const TOKEN_BYTES_MAX: u64 = 1 << 20;
+
+/// Layers of one image that are fetched at the same time; containerd's number.
+pub(super) const PARALLEL_DOWNLOADS: usize = 3;
+
+/// Attempts at one layer that bring nothing new, and attempts in all: a
+/// registry that hands out single bytes must not keep us busy for ever.
+pub(super) const FRUITLESS_ATTEMPTS_MAX: u32 = 5;
+pub(super) const DOWNLOAD_ATTEMPTS_MAX: u32 = 50;
+
+/// Free space that images leave to everybody else on the filesystem: one
+/// twentieth, but not more than this.
+pub(super) const DISK_RESERVE_BYTES_MAX: u64 = 1 << 30;

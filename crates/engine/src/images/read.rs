@@ -6,6 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use sha2::{Digest, Sha256};
 
 use super::ImageError;
@@ -122,8 +124,8 @@ impl Read for Slice {
     }
 }
 
-/// The plain bytes of something that may be gzip-compressed, told by its
-/// first bytes as media types are often wrong.
+/// The plain bytes of something that may be compressed with gzip or zstd, told
+/// by its first bytes as media types are often wrong.
 pub(super) fn decompress<'a>(source: impl Read + 'a) -> Result<Box<dyn Read + 'a>, ImageError> {
     // `fill_buf` may return a single byte from a pipe, so the magic number is
     // collected first and put back in front.
@@ -131,16 +133,74 @@ pub(super) fn decompress<'a>(source: impl Read + 'a) -> Result<Box<dyn Read + 'a
     let mut source = source;
     source.by_ref().take(4).read_to_end(&mut magic).map_err(read_error("image archive"))?;
     let is_gzip = magic.starts_with(&[0x1f, 0x8b]);
-    let is_zstd = magic == [0x28, 0xb5, 0x2f, 0xfd];
+    let is_zstd = magic == [0x28, 0xb5, 0x2f, 0xfd] || is_skippable(&magic);
     let plain = BufReader::with_capacity(BUFFER_BYTES, io::Cursor::new(magic).chain(source));
-    if is_zstd {
-        return Err(ImageError::archive("zstd compression is not supported, use gzip or none"));
-    }
-    Ok(if is_gzip { gunzip(plain) } else { Box::new(plain) })
+    Ok(match (is_gzip, is_zstd) {
+        (true, _) => gunzip(plain),
+        (_, true) => Box::new(BufReader::with_capacity(BUFFER_BYTES, Unzstd::new(plain))),
+        _ => Box::new(plain),
+    })
 }
 
 fn gunzip<'a>(source: impl BufRead + 'a) -> Box<dyn Read + 'a> {
     Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(source)))
+}
+
+/// A zstd frame that holds no content; some tools begin with one.
+fn is_skippable(magic: &[u8]) -> bool {
+    matches!(magic, [0x50..=0x5f, 0x2a, 0x4d, 0x18])
+}
+
+/// All frames of a zstd stream; the decoder knows single ones. Memory is
+/// bounded by the decoder's limit on windows (128 MiB).
+struct Unzstd<R> {
+    source: R,
+    decoder: Box<FrameDecoder>,
+    is_in_frame: bool,
+}
+
+impl<R: BufRead> Unzstd<R> {
+    fn new(source: R) -> Self {
+        Self { source, decoder: Box::new(FrameDecoder::new()), is_in_frame: false }
+    }
+
+    /// False at the end of the stream.
+    fn begin_frame(&mut self) -> io::Result<bool> {
+        if self.source.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        match self.decoder.init(&mut self.source) {
+            Ok(()) => self.is_in_frame = true,
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame { length, .. })) => {
+                let length = u64::from(length);
+                if io::copy(&mut self.source.by_ref().take(length), &mut io::sink())? < length {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Err(err) => return Err(io::Error::new(io::ErrorKind::InvalidData, err)),
+        }
+        Ok(true)
+    }
+}
+
+impl<R: BufRead> Read for Unzstd<R> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !self.is_in_frame {
+                if !self.begin_frame()? {
+                    return Ok(0);
+                }
+            } else if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buf);
+            } else if self.decoder.is_finished() {
+                self.is_in_frame = false;
+            } else {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                let decoded = self.decoder.decode_blocks(&mut self.source, one);
+                decoded.map_err(|err| io::Error::new(io::ErrorKind::InvalidData, err))?;
+            }
+        }
+    }
 }
 
 const BUFFER_BYTES: usize = 128 << 10;

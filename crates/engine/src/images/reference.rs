@@ -56,6 +56,11 @@ impl Reference {
         format!("{}:{}", self.repository, self.tag.as_deref().unwrap_or("latest"))
     }
 
+    /// What a registry knows it by, in its repository.
+    pub(super) fn name_in_repository(&self) -> &str {
+        self.digest.as_deref().or(self.tag.as_deref()).unwrap_or("latest")
+    }
+
     pub(super) fn with_digest(&self, digest: &str) -> String {
         format!("{}@{digest}", self.repository)
     }

@@ -68,3 +68,17 @@ fn the_kernel_mounts_what_we_describe() {
     assert_eq!(std::fs::read_to_string(at("container:1,a/upper/new")).unwrap(), "written");
     assert!(!at("merged/new").exists());
 }
+
+#[test]
+fn a_machine_without_overlayfs_gets_copies() {
+    crate::images::testing::root_or_return!();
+    let directory = tempfile::tempdir().unwrap();
+    for forced in [Snapshots::Overlay, Snapshots::Copy] {
+        assert_eq!(forced.decide(directory.path()), forced);
+    }
+    // No directory can be made there, so no upper directory either.
+    assert_eq!(Snapshots::Detect.decide(Path::new("/proc/1")), Snapshots::Copy);
+    let detected = Snapshots::Detect.decide(directory.path());
+    assert_ne!(detected, Snapshots::Detect);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing of the check stays");
+}

@@ -71,6 +71,8 @@ impl World {
             mtu: 1500,
             cni: None,
             shim_exe: std::env::current_exe().unwrap(),
+            registries: Default::default(),
+            snapshots: Default::default(),
         };
         let engine = open(&config).await;
         engine.images().import(archive().as_slice(), None).unwrap();
@@ -199,12 +201,18 @@ pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
 
 /// A docker-archive with the machine's static busybox.
 fn archive() -> Vec<u8> {
+    archive_of(IMAGE, "")
+}
+
+/// The same under another name, with more members of its configuration.
+pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
     let mut layer = tar::Builder::new(Vec::new());
     let busybox = fs::read("/bin/busybox").expect("a static busybox is installed");
-    for dir in ["bin/", "etc/", "tmp/", "root/", "proc/", "sys/", "dev/"] {
+    for dir in ["bin/", "etc/", "tmp/", "root/", "proc/", "sys/", "dev/", "data/"] {
         append(&mut layer, dir, tar::EntryType::Directory, if dir == "tmp/" { 0o1777 } else { 0o755 }, b"", None);
     }
     append(&mut layer, "bin/busybox", tar::EntryType::Regular, 0o755, &busybox, None);
+    append(&mut layer, "data/seed", tar::EntryType::Regular, 0o600, b"from the image\n", None);
     append(&mut layer, "bin/plain", tar::EntryType::Regular, 0o644, b"text", None);
     for name in [
         "sh", "sleep", "cat", "echo", "id", "ls", "pwd", "env", "hostname", "mount", "mknod", "unshare", "kill",
@@ -218,12 +226,12 @@ fn archive() -> Vec<u8> {
     append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
     let layer = layer.into_inner().unwrap();
     let config = format!(
-        r#"{{"architecture":"amd64","os":"linux","config":{{"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
+        r#"{{"os":"linux","config":{{{more}"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
             "rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
         hex(&layer)
     );
     let config_name = format!("{}.json", hex(config.as_bytes()));
-    let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{IMAGE}"],"Layers":["layer.tar"]}}]"#);
+    let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{name}"],"Layers":["layer.tar"]}}]"#);
     let mut archive = tar::Builder::new(Vec::new());
     append(&mut archive, &config_name, tar::EntryType::Regular, 0o644, config.as_bytes(), None);
     append(&mut archive, "layer.tar", tar::EntryType::Regular, 0o644, &layer, None);

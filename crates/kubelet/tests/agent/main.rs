@@ -221,6 +221,34 @@ async fn lc_310_a_missing_image_waits_with_the_reason() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lc_311_a_missing_pull_secret_is_told_and_the_pull_tried() {
+    let node = Node::started();
+    let container = json!([{"name": "app", "image": "private", "imagePullPolicy": "Always"}]);
+    let secrets = json!([{"name": "first"}, {"name": "second"}]);
+    node.api.create("pods", pod("web", json!({"containers": container, "imagePullSecrets": secrets})));
+    node.api.until("web", is_ready).await;
+    let told = "Warning FailedToRetrieveImagePullSecret Unable to retrieve some image pull secrets (first, second); \
+                attempting to pull the image may not succeed.";
+    node.api.until_world(|api| api.events("web").iter().any(|event| event == told)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_181_a_registry_that_is_down_has_a_reason_of_its_own() {
+    let node = Node::started();
+    node.runtime.fail_next(Verb::PullImage, CriError::RegistryUnavailable("no route to host".into()));
+    let container = json!([{"name": "app", "image": "remote", "imagePullPolicy": "Always"}]);
+    node.api.create("pods", pod("web", json!({"containers": container})));
+    let is_waiting = |pod: Option<&serde_json::Value>| {
+        let waiting = pod.map(|pod| &pod["status"]["containerStatuses"][0]["state"]["waiting"]);
+        waiting.is_some_and(|waiting| waiting["reason"] == "RegistryUnavailable")
+    };
+    let waiting = node.api.until("web", is_waiting).await;
+    let message = "image pull failed for remote because the registry is unavailable: no route to host";
+    assert_eq!(waiting["status"]["containerStatuses"][0]["state"]["waiting"]["message"], message);
+    node.api.until("web", is_ready).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn lc_192_a_failed_sandbox_is_told_and_tried_again() {
     let node = Node::started();
     node.runtime.fail_next(Verb::RunSandbox, CriError::Failed("no address left".into()));

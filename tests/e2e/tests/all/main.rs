@@ -3,12 +3,13 @@
 //! One file per question a user asks: does a pod live and die as it should
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
-//! (`refusals`), what can be configured (`gates`), and what survives when the
-//! agent does not (`agent`).
+//! (`refusals`), where do images come from (`images`), what can be configured
+//! (`gates`), and what survives when the agent does not (`agent`).
 
 mod agent;
 mod gates;
 mod hooks;
+mod images;
 mod life;
 mod probes;
 mod refusals;

@@ -340,7 +340,7 @@ fn ambiguous_or_broken_archives_are_refused() {
         (gap, "data after its end mark"),
     ] {
         let err = Jail::new().unpack(tar).unwrap_err();
-        assert_eq!(err.to_string(), format!("image archive: malformed tar: {expected}"));
+        assert_eq!(err.to_string(), format!("image: malformed tar: {expected}"));
     }
     let long = layer().pax(&[("path", &[b'a'; 4097])]).file("c", b"");
     let err = Jail::new().unpack(long).unwrap_err();
@@ -362,7 +362,7 @@ fn a_stream_that_ends_early_is_an_error() {
     let cut = gzip(&whole);
     let stream = super::super::read::decompress(&cut[..cut.len() - 12]).unwrap();
     let err = unpack(stream, &jail.root(), &LIMITS)
-        .and_then(|mut rest| io::copy(&mut rest, &mut io::sink()).map(drop).map_err(read_error("layer")));
+        .and_then(|(mut rest, _)| io::copy(&mut rest, &mut io::sink()).map(drop).map_err(read_error("layer")));
     assert!(matches!(err, Err(ImageError::InvalidArchive { .. })), "{err:?}");
 }
 

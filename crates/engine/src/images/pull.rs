@@ -1,0 +1,411 @@
+//! From a registry to the disk: resolve the name, fetch what is missing,
+//! verify everything, unpack.
+//!
+//! Nothing a registry says counts before its digest does. A pull that ends at
+//! any point leaves complete layers, resumable downloads, or nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use cri::RegistryAuth;
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+
+use super::downloads::Download;
+use super::flights::{Key, Outcome};
+use super::incoming::{Description, Found};
+use super::limits::{DOWNLOAD_ATTEMPTS_MAX, FRUITLESS_ATTEMPTS_MAX, INDEX_DEPTH_MAX, PARALLEL_DOWNLOADS};
+use super::manifest::{self, Descriptor, Document, architecture};
+use super::read::{Hashing, digest_of, read_error};
+use super::reference::{Reference, is_digest};
+use super::registry::{Session, Trouble};
+use super::{ImageError, Images};
+
+/// What the one who asks for an image may say besides its name.
+#[derive(Clone, Default)]
+pub struct PullOptions {
+    pub auth: Option<RegistryAuth>,
+    /// Is told how far each layer is.
+    pub watcher: Option<Watcher>,
+}
+
+/// Gets the digest of a layer as the registry knows it, and how far it is.
+pub type Watcher = Arc<dyn Fn(&str, LayerProgress) + Send + Sync>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayerProgress {
+    /// It was here before.
+    Present,
+    /// So many of so many bytes are here.
+    Received {
+        bytes: u64,
+        of: u64,
+    },
+    /// Complete and what it should be.
+    Verified,
+    Unpacked,
+}
+
+impl Images {
+    /// Fetches an image, whether it is here or not; layers that are here are
+    /// not fetched again. A second call for the same joins the first.
+    pub async fn pull(self: &Arc<Self>, reference: &str, options: PullOptions) -> Outcome {
+        let reference = Reference::parse(reference)?;
+        let key = Key { reference: reference.to_string(), auth: options.auth.clone() };
+        self.flights.join(key, || pull(self.clone(), reference, options).boxed()).await
+    }
+}
+
+async fn pull(images: Arc<Images>, reference: Reference, options: PullOptions) -> Result<cri::Image, ImageError> {
+    let name = reference.to_string();
+    let session = {
+        let (images, reference) = (images.clone(), reference.clone());
+        blocking(move || Session::new(&reference, &images.registries, options.auth, images.patience)).await
+    };
+    let watcher = options.watcher.unwrap_or_else(|| Arc::new(|_, _| ()));
+    let outcome = match session {
+        Ok(session) => Pull { images, reference, session, watcher }.run().await,
+        Err(err) => Err(err),
+    };
+    outcome.map_err(|source| ImageError::Pull { reference: name, source: Box::new(source) })
+}
+
+struct Pull {
+    images: Arc<Images>,
+    reference: Reference,
+    session: Session,
+    watcher: Watcher,
+}
+
+/// A layer in its two forms.
+struct Layer {
+    /// As the registry holds it.
+    blob: Descriptor,
+    /// Digest of what is in it.
+    diff_id: String,
+}
+
+impl Pull {
+    async fn run(&self) -> Result<cri::Image, ImageError> {
+        for _ in 0..VANISHED_MAX {
+            match self.attempt().await {
+                // Collected as garbage between our look and our lock.
+                Err(ImageError::LayerVanished) => {}
+                other => return other,
+            }
+        }
+        self.attempt().await
+    }
+
+    async fn attempt(&self) -> Result<cri::Image, ImageError> {
+        let name = self.reference.name_in_repository();
+        // Most of the time nothing is new; asking for the digest only is
+        // cheap, and does not count against limits on pulls.
+        if let Some(digest) = self.session.digest_of_tag(name).await.filter(|digest| is_digest(digest))
+            && self.reference.digest.as_ref().is_none_or(|wanted| *wanted == digest)
+            && let Some(image) = self.adopt(&digest).await?
+        {
+            return Ok(image);
+        }
+        let document = self.session.manifest(name).await.map_err(|trouble| self.refused(trouble))?;
+        let digest = match &self.reference.digest {
+            Some(digest) => verified(digest, &document, "manifest").map(|()| digest.clone())?,
+            None => digest_of(&document),
+        };
+        if let Some(image) = self.adopt(&digest).await? {
+            return Ok(image);
+        }
+        let (config, blobs) = self.find_manifest(&document).await?;
+        self.fetch(digest, config, blobs).await
+    }
+
+    async fn adopt(&self, digest: &str) -> Result<Option<cri::Image>, ImageError> {
+        let (images, reference, digest) = (self.images.clone(), self.reference.clone(), digest.to_owned());
+        blocking(move || images.adopt(&reference, &digest)).await
+    }
+
+    /// Goes down from an index to the manifest for this machine.
+    async fn find_manifest(&self, document: &Bytes) -> Result<(Descriptor, Vec<Descriptor>), ImageError> {
+        let mut document = document.clone();
+        for _ in 0..=INDEX_DEPTH_MAX {
+            let manifests = match manifest::read(&document).map_err(nonsense)? {
+                Document::Manifest { config, layers } => return Ok((config, layers)),
+                Document::Index(manifests) => manifests,
+            };
+            let child = manifest::choose(&manifests).ok_or_else(|| {
+                nonsense(format!(
+                    "no match for platform in manifest: the image is not built for linux/{}",
+                    architecture()
+                ))
+            })?;
+            checked(child)?;
+            document = self.session.manifest(&child.digest).await.map_err(|trouble| self.refused(trouble))?;
+            verified(&child.digest, &document, "manifest")?;
+        }
+        Err(nonsense("too many nested indexes".to_owned()))
+    }
+
+    async fn fetch(
+        &self,
+        manifest_digest: String,
+        config: Descriptor,
+        blobs: Vec<Descriptor>,
+    ) -> Result<cri::Image, ImageError> {
+        for blob in blobs.iter().chain([&config]) {
+            checked(blob)?;
+        }
+        self.check_sizes(&blobs)?;
+        let document = self.session.small_blob(&config.digest).await.map_err(|trouble| self.broken(trouble))?;
+        verified(&config.digest, &document, "image configuration")?;
+        let description = Description::read(&document, &self.images.limits)?;
+        let size_bytes = document.len() as u64 + blobs.iter().map(|blob| blob.size).sum::<u64>();
+        if description.diff_ids.len() != blobs.len() {
+            return Err(nonsense("manifest and configuration disagree about the layers".to_owned()));
+        }
+        let diff_ids = description.diff_ids.iter().cloned();
+        let layers: Vec<Layer> =
+            blobs.into_iter().zip(diff_ids).map(|(blob, diff_id)| Layer { blob, diff_id }).collect();
+        let downloads = self.fetch_layers(&layers).await?;
+        let contents: Result<Vec<_>, ImageError> =
+            layers.iter().map(|layer| downloads.get(&layer.blob.digest).map(Download::content).transpose()).collect();
+        let found = Found {
+            names: vec![self.reference.clone()],
+            manifest_digest: Some(manifest_digest),
+            size_bytes,
+            layers: contents?,
+        };
+        let incoming = description.with(found)?;
+        let (images, watcher) = (self.images.clone(), self.watcher.clone());
+        blocking(move || {
+            let unpacked = |diff_id: &str| {
+                let layer = layers.iter().find(|layer| layer.diff_id == diff_id);
+                layer.inspect(|layer| watcher(&layer.blob.digest, LayerProgress::Unpacked));
+            };
+            let taken_in = images.take_in(&[incoming], &unpacked);
+            // What could not be unpacked is not worth keeping, except where
+            // nothing is wrong with it.
+            if !matches!(taken_in, Err(ImageError::LayerVanished | ImageError::NoSpace { .. } | ImageError::Io { .. }))
+            {
+                downloads.values().try_for_each(Download::remove)?;
+            }
+            taken_in?.pop().ok_or(ImageError::LayerVanished)
+        })
+        .await
+    }
+
+    /// Before anything is fetched: all of it must fit.
+    fn check_sizes(&self, blobs: &[Descriptor]) -> Result<(), ImageError> {
+        let limits = &self.images.limits;
+        if blobs.len() > limits.layers_max {
+            return Err(ImageError::TooLarge { what: "number of layers", limit: limits.layers_max as u64 });
+        }
+        if blobs.iter().any(|blob| blob.size > limits.layer_bytes_max) {
+            return Err(ImageError::TooLarge { what: "image layer", limit: limits.layer_bytes_max });
+        }
+        let total = blobs.iter().fold(0u64, |sum, blob| sum.saturating_add(blob.size));
+        match total > limits.import_bytes_max {
+            true => Err(ImageError::TooLarge { what: "image", limit: limits.import_bytes_max }),
+            false => Ok(()),
+        }
+    }
+
+    /// What is not here yet, complete and verified, by digest.
+    async fn fetch_layers(&self, layers: &[Layer]) -> Result<BTreeMap<String, Download>, ImageError> {
+        let is_here = |layer: &Layer| self.images.layer_path(&layer.diff_id).exists();
+        let mut missing: BTreeMap<String, &Layer> = BTreeMap::new();
+        for layer in layers {
+            match is_here(layer) {
+                true => (self.watcher)(&layer.blob.digest, LayerProgress::Present),
+                false => drop(missing.insert(layer.blob.digest.clone(), layer)),
+            }
+        }
+        let mut downloads: BTreeMap<String, (Descriptor, Download)> = BTreeMap::new();
+        // In the order of digests, see `Download::open`.
+        for (digest, layer) in missing {
+            let (directory, name) = (self.images.root.join("downloads"), digest.clone());
+            let download = blocking(move || Download::open(&directory, &name)).await?;
+            // Somebody else fetched it while we waited.
+            match is_here(layer) {
+                true => {
+                    (self.watcher)(&layer.blob.digest, LayerProgress::Present);
+                    download.remove()?;
+                }
+                false => drop(downloads.insert(digest, (layer.blob.clone(), download))),
+            }
+        }
+        self.check_space(downloads.values().map(|(blob, _)| blob.size).sum())?;
+        let fetches: Vec<_> =
+            downloads.values().map(|(blob, download)| self.fetch_layer(blob, download).boxed()).collect();
+        stream::iter(fetches).buffer_unordered(PARALLEL_DOWNLOADS).try_collect::<()>().await?;
+        Ok(downloads.into_iter().map(|(digest, (_, download))| (digest, download)).collect())
+    }
+
+    fn check_space(&self, wanted: u64) -> Result<(), ImageError> {
+        let free = self.images.free_bytes()?;
+        match wanted > free {
+            true => Err(ImageError::NoSpace { path: self.images.root.clone(), free }),
+            false => Ok(()),
+        }
+    }
+
+    async fn fetch_layer(&self, blob: &Descriptor, download: &Download) -> Result<(), ImageError> {
+        // What an earlier pull left may be damaged: then once more from the start.
+        let was_begun = download.len()? > 0;
+        self.download(blob, download).await?;
+        match self.verify(blob, download).await {
+            Err(ImageError::DigestMismatch { .. }) if was_begun => {
+                download.clear()?;
+                self.download(blob, download).await?;
+                self.verify(blob, download).await
+            }
+            other => other,
+        }
+    }
+
+    async fn verify(&self, blob: &Descriptor, download: &Download) -> Result<(), ImageError> {
+        let content = download.content()?;
+        let hashed = blocking(move || Hashing::new(content).finish().map_err(read_error("image layer"))).await;
+        let (actual, _) = hashed?;
+        if actual != blob.digest {
+            download.clear()?;
+            return Err(ImageError::DigestMismatch { what: "image layer", expected: blob.digest.clone(), actual });
+        }
+        (self.watcher)(&blob.digest, LayerProgress::Verified);
+        Ok(())
+    }
+
+    /// Fetches until all bytes are here, going on where the last try ended.
+    async fn download(&self, blob: &Descriptor, download: &Download) -> Result<(), ImageError> {
+        if download.len()? > blob.size {
+            download.clear()?;
+        }
+        let mut fruitless = 0;
+        for attempt in 1.. {
+            let before = download.len()?;
+            if before == blob.size {
+                break;
+            }
+            let trouble = match self.download_once(blob, download, before).await? {
+                Ok(()) => continue,
+                Err(trouble) => trouble,
+            };
+            fruitless = if download.len()? > before { 0 } else { fruitless + 1 };
+            let Trouble::Unavailable { retry_after, detail } = trouble else { return Err(self.broken(trouble)) };
+            if fruitless >= FRUITLESS_ATTEMPTS_MAX || attempt >= DOWNLOAD_ATTEMPTS_MAX {
+                return Err(self.broken(Trouble::Unavailable { retry_after, detail }));
+            }
+            tracing::debug!(detail, layer = blob.digest, "a download broke off, trying again");
+            self.session.pause(fruitless, retry_after).await;
+        }
+        Ok(())
+    }
+
+    /// The outer error is ours, the inner one the registry's.
+    async fn download_once(
+        &self,
+        blob: &Descriptor,
+        download: &Download,
+        from: u64,
+    ) -> Result<Result<(), Trouble>, ImageError> {
+        let mut source = match self.session.blob(&blob.digest, from).await {
+            Ok(source) => source,
+            Err(trouble) => return Ok(Err(trouble)),
+        };
+        if source.starts_at == 0 {
+            download.clear()?;
+        }
+        let mut position = source.starts_at;
+        let mut pieces = BytesMut::new();
+        let end = loop {
+            match source.next().await {
+                Ok(Some(piece)) => pieces.extend_from_slice(&piece),
+                Ok(None) => break Ok(()),
+                Err(trouble) => break Err(trouble),
+            }
+            if position + pieces.len() as u64 > blob.size {
+                return Ok(Err(Trouble::Nonsense(format!("layer {} is longer than it should be", blob.digest))));
+            }
+            if pieces.len() >= WRITE_BYTES {
+                position = self.store(blob, download, position, pieces.split()).await?;
+            }
+        };
+        position = self.store(blob, download, position, pieces).await?;
+        Ok(match end {
+            Ok(()) if position < blob.size => Err(Trouble::Unavailable {
+                detail: format!("layer {} ended after {position} of {} bytes", blob.digest, blob.size),
+                retry_after: None,
+            }),
+            other => other,
+        })
+    }
+
+    async fn store(
+        &self,
+        blob: &Descriptor,
+        download: &Download,
+        position: u64,
+        bytes: BytesMut,
+    ) -> Result<u64, ImageError> {
+        let end = position + bytes.len() as u64;
+        let download = download.clone();
+        blocking(move || download.write_at(&bytes, position)).await?;
+        (self.watcher)(&blob.digest, LayerProgress::Received { bytes: end, of: blob.size });
+        Ok(end)
+    }
+
+    /// While asking for the image.
+    fn refused(&self, trouble: Trouble) -> ImageError {
+        let reference = self.reference.to_string();
+        match trouble {
+            Trouble::NotFound => ImageError::NotInRegistry { reference },
+            Trouble::Denied(detail) => ImageError::Denied { reference, detail },
+            Trouble::Unavailable { detail, .. } => ImageError::RegistryUnavailable { reference, detail },
+            Trouble::Nonsense(detail) => ImageError::Nonsense { detail },
+        }
+    }
+
+    /// While fetching its parts: what is promised must be there.
+    fn broken(&self, trouble: Trouble) -> ImageError {
+        match trouble {
+            Trouble::NotFound => nonsense("a part of the image is not there".to_owned()),
+            other => self.refused(other),
+        }
+    }
+}
+
+fn nonsense(detail: String) -> ImageError {
+    ImageError::Nonsense { detail }
+}
+
+/// Digests become file names.
+fn checked(descriptor: &Descriptor) -> Result<(), ImageError> {
+    match is_digest(&descriptor.digest) {
+        true => Ok(()),
+        false => Err(nonsense(format!("unsupported digest {:?}", descriptor.digest))),
+    }
+}
+
+fn verified(expected: &str, document: &[u8], what: &'static str) -> Result<(), ImageError> {
+    let actual = digest_of(document);
+    match actual == expected {
+        true => Ok(()),
+        false => Err(ImageError::DigestMismatch { what, expected: expected.to_owned(), actual }),
+    }
+}
+
+/// Files are waited for elsewhere.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ImageError> + Send + 'static,
+) -> Result<T, ImageError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|err| ImageError::io("image pull")(std::io::Error::other(err)))?
+}
+
+/// How often in a row layers may be collected under our hands.
+const VANISHED_MAX: usize = 3;
+/// Few large writes instead of many small ones.
+const WRITE_BYTES: usize = 256 << 10;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! One request at a time: connections, redirects, patience.
+//!
+//! Invariant: what proves who we are goes to the host it is meant for and
+//! nowhere else, wherever that host sends us (CVE-2020-15157 and kin).
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, HeaderMap, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::{Method, Request, Response, StatusCode, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use rustls::ClientConfig;
+
+/// How long others may keep us waiting. A separate value so that tests need
+/// not wait as long.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::images) struct Patience {
+    pub(in crate::images) connect: Duration,
+    /// From the request to the head of its answer.
+    pub(in crate::images) answer: Duration,
+    /// Between two pieces of a body.
+    pub(in crate::images) stall: Duration,
+    /// Before the second attempt; twice as long before each further one.
+    pub(in crate::images) pause: Duration,
+    /// The longest pause, whatever a registry asks for.
+    pub(in crate::images) pause_max: Duration,
+}
+
+pub(in crate::images) const PATIENCE: Patience = Patience {
+    connect: Duration::from_secs(10),
+    answer: Duration::from_secs(30),
+    stall: Duration::from_secs(30),
+    pause: Duration::from_millis(500),
+    pause_max: Duration::from_secs(10),
+};
+
+/// Why there is no answer we can use. A variant exists where we go on differently.
+#[derive(Debug)]
+pub(in crate::images) enum Trouble {
+    NotFound,
+    /// The registry does not show it to us.
+    Denied(String),
+    /// It may work later.
+    Unavailable {
+        detail: String,
+        retry_after: Option<Duration>,
+    },
+    /// It answered something it should not have.
+    Nonsense(String),
+}
+
+impl Trouble {
+    pub(super) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::Unavailable { detail: detail.into(), retry_after: None }
+    }
+}
+
+type Wire = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
+/// Connections to one host, and to wherever it sends us.
+#[derive(Clone)]
+pub(super) struct Http {
+    own: Wire,
+    elsewhere: Wire,
+    patience: Patience,
+}
+
+/// What is asked for; the same wherever the question ends up.
+#[derive(Clone)]
+pub(super) struct Question {
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    /// For every host.
+    pub(super) headers: HeaderMap,
+    /// For the first host only.
+    pub(super) private: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Question {
+    pub(super) fn new(method: Method, uri: Uri) -> Self {
+        let (headers, private) = (HeaderMap::new(), HeaderMap::new());
+        Self { method, uri, headers, private, body: Bytes::new() }
+    }
+}
+
+impl Http {
+    pub(super) fn new(own: ClientConfig, elsewhere: ClientConfig, patience: Patience) -> Self {
+        Self { own: wire(own, patience), elsewhere: wire(elsewhere, patience), patience }
+    }
+
+    /// Asks, and follows redirects. The answer may have any other status.
+    pub(super) async fn ask(&self, question: Question) -> Result<Response<Incoming>, Trouble> {
+        let home = question.uri.clone();
+        let mut at = home.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let is_home = is_same_origin(&home, &at);
+            let answer = self.send(&question, &at, is_home).await?;
+            if !is_redirect(answer.status()) {
+                return Ok(answer);
+            }
+            at = redirect_target(&at, &answer)?;
+        }
+        Err(Trouble::Nonsense(format!("{}: too many redirects", plain(&home))))
+    }
+
+    /// As `ask`, without going anywhere else.
+    pub(super) async fn ask_directly(&self, question: Question, is_home: bool) -> Result<Response<Incoming>, Trouble> {
+        let at = question.uri.clone();
+        let wire = if is_home { &self.own } else { &self.elsewhere };
+        self.send_over(wire, &question, &at, true).await
+    }
+
+    async fn send(&self, question: &Question, at: &Uri, is_home: bool) -> Result<Response<Incoming>, Trouble> {
+        self.send_over(if is_home { &self.own } else { &self.elsewhere }, question, at, is_home).await
+    }
+
+    async fn send_over(
+        &self,
+        wire: &Wire,
+        question: &Question,
+        at: &Uri,
+        with_private: bool,
+    ) -> Result<Response<Incoming>, Trouble> {
+        let failed = |detail: String| {
+            let method = &question.method;
+            Trouble::unavailable(format!("failed to do request: {method} {:?}: {detail}", plain(at)))
+        };
+        let mut request = Request::new(Full::new(question.body.clone()));
+        *request.method_mut() = question.method.clone();
+        *request.uri_mut() = at.clone();
+        let private = with_private.then_some(&question.private).into_iter().flatten();
+        for (name, value) in question.headers.iter().chain(private) {
+            request.headers_mut().append(name.clone(), value.clone());
+        }
+        request.headers_mut().insert(USER_AGENT, AGENT.parse().map_err(|_| failed("own name".into()))?);
+        match tokio::time::timeout(self.patience.answer, wire.request(request)).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(err)) => Err(failed(innermost(&err))),
+            Err(_) => Err(failed(format!("no answer within {:?}", self.patience.answer))),
+        }
+    }
+
+    /// The whole body, if it is not longer than `bytes_max`.
+    pub(super) async fn read(&self, answer: Response<Incoming>, bytes_max: u64) -> Result<Bytes, Trouble> {
+        let mut body = answer.into_body();
+        let mut bytes = BytesMut::new();
+        while let Some(piece) = self.next_piece(&mut body).await? {
+            if (bytes.len() + piece.len()) as u64 > bytes_max {
+                return Err(Trouble::Nonsense(format!("answer is longer than {bytes_max} bytes")));
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes.freeze())
+    }
+
+    /// `None` at the end of the body. A body that ends early is an error.
+    pub(super) async fn next_piece(&self, body: &mut Incoming) -> Result<Option<Bytes>, Trouble> {
+        loop {
+            match tokio::time::timeout(self.patience.stall, body.frame()).await {
+                Err(_) => return Err(Trouble::unavailable(format!("no data within {:?}", self.patience.stall))),
+                Ok(None) => return Ok(None),
+                Ok(Some(Err(err))) => {
+                    return Err(Trouble::unavailable(format!("connection broke: {}", innermost(&err))));
+                }
+                Ok(Some(Ok(frame))) => {
+                    if let Ok(data) = frame.into_data() {
+                        return Ok(Some(data));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn wire(tls: ClientConfig, patience: Patience) -> Wire {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_connect_timeout(Some(patience.connect));
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+    Client::builder(TokioExecutor::new()).build(connector.wrap_connector(tcp))
+}
+
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
+}
+
+fn redirect_target(from: &Uri, answer: &Response<Incoming>) -> Result<Uri, Trouble> {
+    let nonsense = |detail: &str| Trouble::Nonsense(format!("{}: redirect {detail}", plain(from)));
+    let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let location = location.ok_or_else(|| nonsense("without a target"))?;
+    let location = location.split('#').next().unwrap_or_default();
+    let (scheme, authority) = (from.scheme_str().unwrap_or("https"), from.authority().map_or("", |it| it.as_str()));
+    let full = match location.strip_prefix("//") {
+        Some(rest) => format!("{scheme}://{rest}"),
+        None if location.starts_with('/') => format!("{scheme}://{authority}{location}"),
+        None => location.to_owned(),
+    };
+    let target: Uri = full.parse().map_err(|_| nonsense("to an unreadable address"))?;
+    match (from.scheme_str(), target.scheme_str()) {
+        (Some("http"), Some("http" | "https")) | (_, Some("https")) => Ok(target),
+        _ => Err(nonsense("away from HTTPS")),
+    }
+}
+
+pub(super) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
+    let origin = |uri: &Uri| {
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("http") { 80 } else { 443 });
+        (uri.scheme_str().map(str::to_owned), uri.host().map(str::to_ascii_lowercase), port)
+    };
+    origin(one) == origin(other)
+}
+
+/// For messages: a query may hold a signature that gives access.
+pub(super) fn plain(uri: &Uri) -> String {
+    let host = uri.host().unwrap_or_default();
+    let port = uri.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{host}{port}{}", uri.scheme_str().unwrap_or_default(), uri.path())
+}
+
+/// What really went wrong: the outer errors only say that something did.
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+/// Sorts an answer that is not the wanted one.
+pub(super) fn trouble(answer: &Response<Incoming>, at: &Uri) -> Trouble {
+    let status = answer.status();
+    let detail = format!("unexpected status from {}: {status}", plain(at));
+    match status.as_u16() {
+        404 => Trouble::NotFound,
+        401 | 403 => Trouble::Denied(format!("{}: {status}", plain(at))),
+        408 | 429 | 500..=599 => Trouble::Unavailable { detail, retry_after: retry_after(answer.headers()) },
+        _ => Trouble::Nonsense(detail),
+    }
+}
+
+/// Seconds only; a date would need a clock, and nobody sends one.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// For `private` headers.
+pub(super) fn authorization(value: &str) -> Result<HeaderMap, Trouble> {
+    let mut value: http::HeaderValue =
+        value.parse().map_err(|_| Trouble::Denied("credentials have characters that cannot be sent".into()))?;
+    value.set_sensitive(true);
+    Ok(HeaderMap::from_iter([(AUTHORIZATION, value)]))
+}
+
+const REDIRECTS_MAX: usize = 5;
+const AGENT: &str = concat!("podium/", env!("CARGO_PKG_VERSION"));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uri(text: &str) -> Uri {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn an_origin_is_scheme_host_and_port() {
+        let same = |one: &str, other: &str| is_same_origin(&uri(one), &uri(other));
+        assert!(same("https://a/x", "https://A:443/y?z"));
+        for other in ["https://b/x", "http://a/x", "https://a:444/x", "https://a.b/x", "https://a@b/x"] {
+            assert!(!same("https://a/x", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn messages_never_show_queries_and_passwords() {
+        assert_eq!(plain(&uri("https://u:p@h:1/path?X-Amz-Signature=s")), "https://h:1/path");
+    }
+}

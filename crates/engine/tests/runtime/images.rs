@@ -1,0 +1,92 @@
+//! What images bring besides programs, and containers without overlayfs.
+
+use std::path::Path;
+
+use cri::{ContainerConfig, Mount, Runtime};
+use engine::rootfs::Snapshots;
+
+use crate::harness::Case;
+use crate::world::{archive_of, check, shell};
+
+pub(crate) const CASES: &[Case] = &[
+    ("image_volumes_are_private_and_begin_as_in_the_image", image_volumes_are_private_and_begin_as_in_the_image),
+    ("a_volume_of_the_pod_wins_over_the_images", a_volume_of_the_pod_wins_over_the_images),
+    ("without_overlayfs_containers_get_copies", without_overlayfs_containers_get_copies),
+    ("layers_stay_while_a_container_stands_on_them", layers_stay_while_a_container_stands_on_them),
+];
+
+const IMAGE: &str = "docker.io/library/volumes:test";
+
+/// One exists in the image, one does not, one tries to leave.
+fn image_with_volumes() -> Vec<u8> {
+    archive_of(IMAGE, r#""Volumes":{"/data":{},"/new/place/":{},"/../../outside":{}},"#)
+}
+
+fn image_volumes_are_private_and_begin_as_in_the_image() {
+    check(|world| async move {
+        world.engine.images().import(image_with_volumes().as_slice(), None).unwrap();
+        let sandbox = world.sandbox("a").await;
+        for name in ["c0", "c1"] {
+            let script = "cat /data/seed; echo mine >> /data/seed; touch /new/place/x /outside/x && echo written";
+            let mut config = ContainerConfig { image: IMAGE.into(), ..shell(name, script) };
+            config.security.readonly_rootfs = true;
+            let id = world.run_with(&sandbox, config).await;
+            assert_eq!(world.exit(&id).await.exit_code, 0, "{}", world.output(&id).await);
+            assert_eq!(world.output(&id).await, "from the image\nwritten\n");
+            let volumes = world.config.root.join("sandboxes").join(&sandbox.0).join("containers").join(&id.0);
+            assert!(volumes.join("volumes/0/seed").exists());
+            world.engine.remove_container(&id).await.unwrap();
+            assert!(!volumes.exists(), "volumes go with their container");
+        }
+        assert!(!Path::new("/outside").exists());
+    });
+}
+
+fn a_volume_of_the_pod_wins_over_the_images() {
+    check(|world| async move {
+        world.engine.images().import(image_with_volumes().as_slice(), None).unwrap();
+        let sandbox = world.sandbox("a").await;
+        let host_path = world.dir.path().join("pod-volume");
+        std::fs::create_dir(&host_path).unwrap();
+        std::fs::write(host_path.join("own"), "from the pod\n").unwrap();
+        let mut config = ContainerConfig { image: IMAGE.into(), ..shell("c", "ls /data; cat /data/own") };
+        config.mounts = vec![Mount::new(host_path, "/data/", false)];
+        let id = world.run_with(&sandbox, config).await;
+        world.exit(&id).await;
+        assert_eq!(world.output(&id).await, "own\nfrom the pod\n");
+    });
+}
+
+fn without_overlayfs_containers_get_copies() {
+    check(|mut world| async move {
+        world.config.snapshots = Snapshots::Copy;
+        let world = world.reopen().await;
+        let sandbox = world.sandbox("a").await;
+        let script = "grep -c ' / overlay ' /proc/mounts; cat /bin/plain; echo changed > /bin/plain; cat /bin/plain";
+        for name in ["c0", "c1"] {
+            assert_eq!(world.outcome(&sandbox, name, script).await, (0, "0\ntextchanged\n".into()));
+        }
+        let mut config = shell("c2", "touch /x 2>/dev/null || echo refused");
+        config.security.readonly_rootfs = true;
+        let id = world.run_with(&sandbox, config).await;
+        world.exit(&id).await;
+        assert_eq!(world.output(&id).await, "refused\n");
+    });
+}
+
+fn layers_stay_while_a_container_stands_on_them() {
+    check(|world| async move {
+        let layers = || std::fs::read_dir(world.config.root.join("images/layers")).unwrap().count();
+        let in_use = || engine::layers_in_use(&world.config.root).unwrap();
+        let sandbox = world.sandbox("a").await;
+        let id = world.run(&sandbox, "c", "sleep 1000").await;
+        assert_eq!(in_use().len(), 1);
+        world.engine.remove_image(crate::world::IMAGE).await.unwrap();
+        assert_eq!(world.engine.images().list().unwrap(), []);
+        assert_eq!(layers(), 1);
+        world.engine.remove_container(&id).await.unwrap();
+        assert_eq!(in_use(), Vec::<Vec<std::path::PathBuf>>::new());
+        world.engine.remove_image(crate::world::IMAGE).await.unwrap();
+        assert_eq!(layers(), 0);
+    });
+}

@@ -1,0 +1,265 @@
+//! Pure. Which credentials fit an image: Docker's configuration format with
+//! upstream's matching rules.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use cri::RegistryAuth;
+use objects::api::core::v1::Secret;
+use serde::Deserialize;
+
+/// Credentials by the place they are for, the most specific first.
+#[derive(Debug, Default)]
+pub(super) struct Keyring {
+    entries: BTreeMap<Reverse<String>, Vec<RegistryAuth>>,
+}
+
+#[derive(Deserialize)]
+struct DockerConfig {
+    #[serde(default)]
+    auths: BTreeMap<String, Entry>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Entry {
+    username: String,
+    password: String,
+    /// `user:password` in Base64.
+    auth: String,
+    #[serde(rename = "identitytoken")]
+    identity_token: String,
+    #[serde(rename = "registrytoken")]
+    registry_token: String,
+}
+
+impl Keyring {
+    /// Takes what the Secret holds; what cannot be read is left out.
+    pub(super) fn add(&mut self, secret: &Secret) {
+        let data = |key: &str| secret.data.as_ref().and_then(|data| data.get(key)).map(|value| value.0.as_slice());
+        let entries = match secret.type_.as_deref() {
+            Some("kubernetes.io/dockerconfigjson") => {
+                data(".dockerconfigjson").map(|text| serde_json::from_slice(text).map(|it: DockerConfig| it.auths))
+            }
+            Some("kubernetes.io/dockercfg") => data(".dockercfg").map(serde_json::from_slice),
+            _ => None,
+        };
+        let name = secret.metadata.name.as_deref().unwrap_or_default();
+        match entries {
+            Some(Ok(entries)) => entries.into_iter().for_each(|(place, entry)| self.add_entry(&place, &entry)),
+            // Never the content: it may be a password.
+            Some(Err(_)) => tracing::warn!(secret = name, "an image pull secret holds no Docker configuration"),
+            None => tracing::warn!(secret = name, "an image pull secret is of another type or empty"),
+        }
+    }
+
+    fn add_entry(&mut self, place: &str, entry: &Entry) {
+        let Some(auth) = entry.auth() else { return };
+        self.entries.entry(Reverse(key(place))).or_default().push(auth);
+    }
+
+    /// All that fit, the most specific first.
+    pub(super) fn lookup(&self, image: &str) -> Vec<RegistryAuth> {
+        let repository = repository(image);
+        let fitting = self.entries.iter().filter(|(place, _)| fits(&place.0, &repository));
+        let found: Vec<RegistryAuth> = fitting.flat_map(|(_, auths)| auths).cloned().collect();
+        let is_of_hub = repository.starts_with("docker.io/") || repository.starts_with("index.docker.io/");
+        match found.is_empty() && is_of_hub {
+            // What `docker login` without a name writes.
+            true => self.entries.get(&Reverse("index.docker.io".to_owned())).cloned().unwrap_or_default(),
+            false => found,
+        }
+    }
+}
+
+impl Entry {
+    fn auth(&self) -> Option<RegistryAuth> {
+        if !self.registry_token.is_empty() {
+            return Some(RegistryAuth::Bearer(self.registry_token.clone()));
+        }
+        if !self.identity_token.is_empty() {
+            return Some(RegistryAuth::IdentityToken(self.identity_token.clone()));
+        }
+        let (username, password) = match self.auth.is_empty() {
+            true => (self.username.clone(), self.password.clone()),
+            false => decode(&self.auth)?,
+        };
+        (!username.is_empty() || !password.is_empty()).then_some(RegistryAuth::Basic { username, password })
+    }
+}
+
+/// Tools write it with padding and without.
+fn decode(auth: &str) -> Option<(String, String)> {
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let bytes = GeneralPurpose::new(&alphabet::STANDARD, lenient).decode(auth.trim()).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    let (username, password) = text.split_once(':')?;
+    Some((username.to_owned(), password.trim_end_matches('\0').to_owned()))
+}
+
+/// Host and path of what a configuration calls a registry: without scheme, and
+/// without the version some tools append.
+fn key(place: &str) -> String {
+    let place = place.strip_prefix("https://").or_else(|| place.strip_prefix("http://")).unwrap_or(place);
+    let (host, path) = match place.split_once('/') {
+        Some((host, path)) => (host, format!("/{path}")),
+        None => (place, String::new()),
+    };
+    let versioned = path.starts_with("/v1/") || path.starts_with("/v2/");
+    let path = if versioned { &path[3..] } else { path.as_str() };
+    match path {
+        "" | "/" => host.to_owned(),
+        path => format!("{host}{path}"),
+    }
+}
+
+/// Domain and path, defaults written out: `docker.io/library/nginx`.
+fn repository(image: &str) -> String {
+    let name = image.split('@').next().unwrap_or_default();
+    let (directory, last) = name.rsplit_once('/').map_or(("", name), |(directory, last)| (directory, last));
+    let last = last.split(':').next().unwrap_or_default();
+    let name = if directory.is_empty() { last.to_owned() } else { format!("{directory}/{last}") };
+    match name.split_once('/') {
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => name,
+        Some(_) => format!("docker.io/{name}"),
+        None => format!("docker.io/library/{name}"),
+    }
+}
+
+/// Host by host name part (`*` stands for any text within one), port exactly,
+/// path by its beginning.
+fn fits(place: &str, repository: &str) -> bool {
+    let split = |text: &str| -> (String, String, String) {
+        let (authority, path) =
+            text.split_once('/').map_or((text, String::new()), |(it, path)| (it, format!("/{path}")));
+        let (host, port) = authority.rsplit_once(':').unwrap_or((authority, ""));
+        (host.to_owned(), port.to_owned(), path)
+    };
+    let ((pattern, port, prefix), (host, actual_port, path)) = (split(place), split(repository));
+    let (patterns, parts): (Vec<&str>, Vec<&str>) = (pattern.split('.').collect(), host.split('.').collect());
+    port == actual_port
+        && patterns.len() == parts.len()
+        && patterns.iter().zip(&parts).all(|(pattern, part)| is_like(pattern, part))
+        && path.starts_with(&prefix)
+}
+
+/// Upstream's shell patterns, of which host names can use `*` and `?`.
+fn is_like(pattern: &str, text: &str) -> bool {
+    match pattern.chars().next() {
+        None => text.is_empty(),
+        Some('*') => {
+            let rest = &pattern[1..];
+            is_like(rest, text) || text.char_indices().any(|(at, c)| is_like(rest, &text[at + c.len_utf8()..]))
+        }
+        Some(first) => match text.chars().next() {
+            Some(next) if first == '?' || first == next => {
+                is_like(&pattern[first.len_utf8()..], &text[next.len_utf8()..])
+            }
+            _ => false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn secret(kind: &str, key: &str, content: &str) -> Secret {
+        let mut secret: Secret = serde_json::from_value(json!({ "type": kind, "metadata": { "name": "s" } })).unwrap();
+        let value = serde_json::from_value(json!(base64::engine::general_purpose::STANDARD.encode(content))).unwrap();
+        secret.data = Some(BTreeMap::from([(key.to_owned(), value)]));
+        secret
+    }
+
+    /// Each place's user is called after it.
+    fn keyring(places: &[&str]) -> Keyring {
+        let auths: BTreeMap<&str, serde_json::Value> =
+            places.iter().map(|place| (*place, json!({ "username": place, "password": "p" }))).collect();
+        let mut keyring = Keyring::default();
+        let content = json!({ "auths": auths }).to_string();
+        keyring.add(&secret("kubernetes.io/dockerconfigjson", ".dockerconfigjson", &content));
+        keyring
+    }
+
+    fn users(keyring: &Keyring, image: &str) -> Vec<String> {
+        let name = |auth: RegistryAuth| match auth {
+            RegistryAuth::Basic { username, .. } => username,
+            other => format!("{other:?}"),
+        };
+        keyring.lookup(image).into_iter().map(name).collect()
+    }
+
+    #[test]
+    fn places_are_matched_as_upstream_does() {
+        let cases = [
+            ("registry.example", "registry.example/app:v1", true),
+            ("https://registry.example/v2/", "registry.example/app", true),
+            ("http://registry.example/v1/", "registry.example/app", true),
+            ("registry.example", "registry.example:5000/app", false),
+            ("registry.example:5000", "registry.example:5000/app@sha256:00", true),
+            ("registry.example/team", "registry.example/team/app", true),
+            ("registry.example/team", "registry.example/other/app", false),
+            ("*.example", "registry.example/app", true),
+            ("*.example", "a.b.example/app", false),
+            ("*.*.example", "a.b.example/app", true),
+            ("reg*.example", "registry.example/app", true),
+            ("r?gistry.example", "registry.example/app", true),
+            ("*.example", "example/app", false),
+            ("docker.io", "nginx", true),
+            ("https://index.docker.io/v1/", "nginx:1.27", true),
+            ("https://index.docker.io/v1/", "docker.io/team/app", true),
+            ("https://index.docker.io/v1/", "quay.io/team/app", false),
+            ("localhost:5000", "localhost:5000/app", true),
+            ("127.0.0.1:5000", "127.0.0.1:5000/app", true),
+        ];
+        for (place, image, expected) in cases {
+            assert_eq!(!users(&keyring(&[place]), image).is_empty(), expected, "{place} for {image}");
+        }
+    }
+
+    #[test]
+    fn the_most_specific_comes_first() {
+        let keyring = keyring(&["r.example", "r.example/team/app", "r.example/team", "*.example"]);
+        assert_eq!(
+            users(&keyring, "r.example/team/app:v1"),
+            ["r.example/team/app", "r.example/team", "r.example", "*.example"]
+        );
+    }
+
+    #[test]
+    fn all_forms_of_credentials_are_read() {
+        let content = json!({
+            "a.example": { "auth": "dXNlcjpwOnc=" },
+            "b.example": { "auth": "dXNlcjpwOnc" },
+            "c.example": { "username": "user", "password": "p:w", "email": "e" },
+            "d.example": { "identitytoken": "i" },
+            "e.example": { "registrytoken": "r" },
+            "f.example": { "auth": "%%%" },
+            "g.example": {},
+        });
+        let mut keyring = Keyring::default();
+        keyring.add(&secret("kubernetes.io/dockercfg", ".dockercfg", &content.to_string()));
+        let basic = RegistryAuth::Basic { username: "user".into(), password: "p:w".into() };
+        for host in ["a", "b", "c"] {
+            assert_eq!(keyring.lookup(&format!("{host}.example/x")), std::slice::from_ref(&basic), "{host}");
+        }
+        assert_eq!(keyring.lookup("d.example/x"), [RegistryAuth::IdentityToken("i".into())]);
+        assert_eq!(keyring.lookup("e.example/x"), [RegistryAuth::Bearer("r".into())]);
+        assert_eq!(keyring.lookup("f.example/x"), []);
+        assert_eq!(keyring.lookup("g.example/x"), []);
+    }
+
+    #[test]
+    fn secrets_of_other_kinds_are_left_out() {
+        let mut keyring = Keyring::default();
+        keyring.add(&secret("Opaque", ".dockerconfigjson", r#"{"auths":{"r.example":{"username":"u"}}}"#));
+        keyring.add(&secret("kubernetes.io/dockerconfigjson", ".dockerconfigjson", "not json"));
+        keyring.add(&secret("kubernetes.io/dockerconfigjson", "other", "{}"));
+        assert_eq!(keyring.lookup("r.example/app"), []);
+    }
+}
