@@ -1,4 +1,6 @@
-//! How pods of this instance are connected: our own bridge, or CNI plugins.
+//! How pods of this instance are connected: by our own bridge, or by CNI plugins
+//! where they are given. What was connected one way is taken back that way,
+//! whatever is chosen by then.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -8,20 +10,18 @@ use cri::{SandboxConfig, SandboxId};
 use crate::config::Config;
 use crate::network::{Cni, Network, NetworkConfig, NetworkError, Published};
 
-pub(crate) enum PodNetwork {
-    Bridge(Box<Network>),
-    Cni(Cni),
+pub(crate) struct PodNetwork {
+    bridge: Network,
+    cni: Cni,
 }
 
 impl PodNetwork {
     pub(crate) fn open(config: &Config) -> Result<PodNetwork, NetworkError> {
         let state_dir = config.root.join("network");
-        if let Some(cni) = &config.cni {
-            return Cni::open(cni.clone(), state_dir.join("cni")).map(PodNetwork::Cni);
-        }
-        let bridge =
-            NetworkConfig { state_dir, bridge: config.bridge.clone(), pod_cidr: config.pod_cidr, mtu: config.mtu };
-        Ok(PodNetwork::Bridge(Box::new(Network::open(bridge)?)))
+        let cni = Cni::open(config.cni.clone(), state_dir.join("cni"))?;
+        let (bridge, pod_cidr, mtu) = (config.bridge.clone(), config.pod_cidr, config.mtu);
+        let bridge = Network::open(NetworkConfig { state_dir, bridge, pod_cidr, mtu })?;
+        Ok(PodNetwork { bridge, cni })
     }
 
     pub(crate) async fn attach(
@@ -30,38 +30,32 @@ impl PodNetwork {
         config: &SandboxConfig,
         netns: &Path,
     ) -> Result<Vec<IpAddr>, NetworkError> {
-        match self {
-            PodNetwork::Bridge(bridge) => Ok(vec![IpAddr::V4(bridge.attach(id, netns).await?.address)]),
-            PodNetwork::Cni(cni) => cni.attach(id, &config.meta, &config.host_ports, netns).await,
+        match self.cni.config() {
+            Some(cni) => self.cni.attach(cni, id, &config.meta, &config.host_ports, netns).await,
+            None => Ok(vec![IpAddr::V4(self.bridge.attach(id, netns).await?.address)]),
         }
     }
 
     pub(crate) async fn detach(&self, id: &SandboxId) -> Result<(), NetworkError> {
-        match self {
-            PodNetwork::Bridge(bridge) => bridge.detach(id).await,
-            PodNetwork::Cni(cni) => cni.detach(id).await,
-        }
+        self.cni.detach(id).await?;
+        self.bridge.detach(id).await
     }
 
-    /// Plugins publish ports when they attach.
     pub(crate) async fn publish(&self, ports: impl FnOnce() -> Vec<Published>) -> Result<(), NetworkError> {
-        match self {
-            PodNetwork::Bridge(bridge) => bridge.publish(ports).await,
-            PodNetwork::Cni(_) => Ok(()),
+        match self.cni.config() {
+            // Plugins do it when they attach.
+            Some(_) => Ok(()),
+            None => self.bridge.publish(ports).await,
         }
     }
 
     pub(crate) async fn reconcile(&self, known: &[SandboxId]) -> Result<(), NetworkError> {
-        match self {
-            PodNetwork::Bridge(bridge) => bridge.reconcile(known).await,
-            PodNetwork::Cni(cni) => cni.reconcile(known).await,
-        }
+        self.cni.reconcile(known).await?;
+        self.bridge.reconcile(known).await
     }
 
     pub(crate) async fn destroy(&self) -> Result<(), NetworkError> {
-        match self {
-            PodNetwork::Bridge(bridge) => bridge.destroy().await,
-            PodNetwork::Cni(cni) => cni.reconcile(&[]).await,
-        }
+        self.cni.reconcile(&[]).await?;
+        self.bridge.destroy().await
     }
 }

@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use engine::network::CniConfig;
 
 use crate::config::{PodiumConfiguration, Settings};
 use crate::{down, image, instance::Places, kubeconfig, simulate, status, up};
@@ -47,6 +48,8 @@ Examples:
   podium simulate -f pod.yaml --feature-gates ContainerStopSignals=true
 
 Exit codes: 0 done, 1 refused or different, 2 wrong usage.";
+/// Where most put them, and where Debian does.
+const CNI_BIN_DIRS: [&str; 2] = ["/opt/cni/bin", "/usr/lib/cni"];
 /// What is logged when nobody says.
 const LOG: &str = "warn";
 
@@ -111,6 +114,14 @@ pub(crate) struct Up {
     /// Addresses for pods, fixed at the first start [default: a free /24 of 10.128.0.0/9]
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
+    /// Connect pods by CNI plugins: the first network configured in this directory
+    ///
+    /// Instead of Podium's own bridge. Pods that run stay connected as they are.
+    #[arg(long, value_name = "DIR")]
+    cni_conf_dir: Option<PathBuf>,
+    /// Where CNI plugins are; may be given more than once [default: /opt/cni/bin and /usr/lib/cni]
+    #[arg(long, value_name = "DIR")]
+    cni_bin_dir: Vec<PathBuf>,
     /// Also write or merge the kubeconfig into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
@@ -121,6 +132,16 @@ pub(crate) struct Up {
     pub(crate) registries: RegistryArgs,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
+}
+
+impl Up {
+    pub(crate) fn cni(&self) -> Option<CniConfig> {
+        let bin_dirs = match self.cni_bin_dir.as_slice() {
+            [] => CNI_BIN_DIRS.map(PathBuf::from).to_vec(),
+            given => given.to_vec(),
+        };
+        self.cni_conf_dir.clone().map(|conf_dir| CniConfig { conf_dir, bin_dirs })
+    }
 }
 
 /// The same in every verb that decides about pods.
@@ -155,6 +176,10 @@ impl Up {
         self.kubelet_bind = self.kubelet_bind.or(file.kubelet_bind);
         self.node_name = self.node_name.take().or(file.node_name);
         self.pod_cidr = self.pod_cidr.take().or(file.pod_cidr);
+        self.cni_conf_dir = self.cni_conf_dir.take().or(file.cni_conf_dir);
+        if self.cni_bin_dir.is_empty() {
+            self.cni_bin_dir = file.cni_bin_dirs;
+        }
         self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig);
         self.stop_pods |= file.stop_pods;
         let registries = &mut self.registries.registry_config;

@@ -60,13 +60,15 @@ pub(crate) struct PodiumConfiguration {
     #[serde(rename = "podCIDR")]
     pub(crate) pod_cidr: Option<String>,
     pub(crate) registry_config: Option<PathBuf>,
+    pub(crate) cni_conf_dir: Option<PathBuf>,
+    pub(crate) cni_bin_dirs: Vec<PathBuf>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
     pub(crate) stop_pods: bool,
     pub(crate) log: Option<String>,
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "bind, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, registryConfig, runDir, stopPods, writeKubeconfig";
+const PODIUM_FIELDS: &str = "bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, registryConfig, runDir, stopPods, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

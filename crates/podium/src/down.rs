@@ -24,7 +24,7 @@ pub(crate) fn run(args: &Down) -> Result<()> {
     };
     tokio::runtime::Runtime::new()?.block_on(async {
         let engine =
-            up::open_engine(&instance, Default::default(), &Clock::system(), &Ids::new(Rng::from_os())).await?;
+            up::open_engine(&instance, Default::default(), None, &Clock::system(), &Ids::new(Rng::from_os())).await?;
         engine.destroy().await.context("cannot stop the pods")
     })?;
     remove_dir(&places.run)?;

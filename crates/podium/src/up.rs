@@ -13,6 +13,7 @@ use apiserver::{ApiServer, Identity};
 use client::Client;
 use engine::Engine;
 use engine::images::RegistryConfig;
+use engine::network::CniConfig;
 use kubelet::Kubelet;
 use lifecycle::Rules;
 use objects::gates::Gates;
@@ -59,7 +60,8 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let server = serve_api(&api, &authority, api_listener, &node_name, stopping.clone())?;
     let kubeconfig = write_kubeconfig(&args, &instance, &authority, server.address)?;
 
-    let engine = open_engine(&instance, registries(&args.registries, false), &clock, &ids).await?;
+    let registries = registries(&args.registries, false);
+    let engine = open_engine(&instance, registries, args.cni(), &clock, &ids).await?;
     let kubelet =
         node_agent(&instance, &authority, &settings, &node_name, kubelet_listener, &api, &engine, &clock, &mut rng)?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
@@ -176,6 +178,7 @@ fn write_kubeconfig(
 pub(crate) async fn open_engine(
     instance: &Instance,
     registries: RegistryConfig,
+    cni: Option<CniConfig>,
     clock: &Clock,
     ids: &Ids,
 ) -> Result<Arc<Engine>> {
@@ -188,7 +191,7 @@ pub(crate) async fn open_engine(
         pod_cidr: (cidr.address, cidr.prefix),
         bridge: instance.identity.bridge(),
         mtu: MTU,
-        cni: None,
+        cni,
         shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
         registries,
         snapshots: Default::default(),

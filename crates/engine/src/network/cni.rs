@@ -10,7 +10,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use cri::{HostPort, PodMeta, Protocol, SandboxId};
@@ -24,7 +24,7 @@ use super::NetworkError;
 use super::links::{Links, SANDBOX_INTERFACE};
 
 /// Where networks are configured and where plugins are.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CniConfig {
     pub conf_dir: PathBuf,
     /// Searched in order.
@@ -32,7 +32,8 @@ pub struct CniConfig {
 }
 
 pub(crate) struct Cni {
-    config: CniConfig,
+    /// `None` where new pods are connected otherwise.
+    config: Option<CniConfig>,
     /// One record per sandbox.
     state_dir: PathBuf,
 }
@@ -41,6 +42,7 @@ pub(crate) struct Cni {
 #[derive(Debug, Serialize, Deserialize)]
 struct Connected {
     sandbox: SandboxId,
+    bin_dirs: Vec<PathBuf>,
     list: List,
     args: String,
     netns: PathBuf,
@@ -69,15 +71,20 @@ enum Verb {
 }
 
 impl Cni {
-    pub(crate) fn open(config: CniConfig, state_dir: PathBuf) -> Result<Cni, NetworkError> {
+    pub(crate) fn open(config: Option<CniConfig>, state_dir: PathBuf) -> Result<Cni, NetworkError> {
         fs::create_dir_all(&state_dir).map_err(|source| NetworkError::State { path: state_dir.clone(), source })?;
         // A mistake is told at the start, not with the first pod.
-        load(&config.conf_dir)?;
+        config.iter().try_for_each(|config| load(&config.conf_dir).map(drop))?;
         Ok(Cni { config, state_dir })
+    }
+
+    pub(crate) fn config(&self) -> Option<&CniConfig> {
+        self.config.as_ref()
     }
 
     pub(crate) async fn attach(
         &self,
+        config: &CniConfig,
         sandbox: &SandboxId,
         pod: &PodMeta,
         host_ports: &[HostPort],
@@ -85,7 +92,8 @@ impl Cni {
     ) -> Result<Vec<IpAddr>, NetworkError> {
         let mut connected = Connected {
             sandbox: sandbox.clone(),
-            list: load(&self.config.conf_dir)?,
+            bin_dirs: config.bin_dirs.clone(),
+            list: load(&config.conf_dir)?,
             args: arguments(sandbox, pod),
             netns: netns.to_owned(),
             host_ports: host_ports.to_vec(),
@@ -109,7 +117,7 @@ impl Cni {
         Links::open_inside(&connected.netns, &namespace).await?.set_loopback_up().await?;
         let mut result = None;
         for plugin in &connected.list.plugins {
-            result = self.run(Verb::Add, plugin, connected, result.as_ref()).await?;
+            result = run(Verb::Add, plugin, connected, result.as_ref()).await?;
         }
         let addresses = addresses(result.as_ref().unwrap_or(&Value::Null));
         if addresses.is_empty() {
@@ -133,7 +141,7 @@ impl Cni {
             connected.netns = PathBuf::new();
         }
         for plugin in connected.list.plugins.iter().rev() {
-            self.run(Verb::Del, plugin, &connected, connected.result.as_ref()).await?;
+            run(Verb::Del, plugin, &connected, connected.result.as_ref()).await?;
         }
         match fs::remove_file(self.state_dir.join(file_name(sandbox))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
@@ -163,72 +171,64 @@ impl Cni {
         let failed = |source| NetworkError::State { path: self.state_dir.clone(), source };
         record::write(&self.state_dir, &file_name(&connected.sandbox), connected).map_err(failed)
     }
+}
 
-    async fn run(
-        &self,
-        verb: Verb,
-        plugin: &Map<String, Value>,
-        connected: &Connected,
-        previous: Option<&Value>,
-    ) -> Result<Option<Value>, NetworkError> {
-        let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
-        let refused = |detail: String| NetworkError::Cni { name: connected.list.name.clone(), detail };
-        let program = self.find(kind).ok_or_else(|| {
-            let places: Vec<_> = self.config.bin_dirs.iter().map(|dir| dir.display().to_string()).collect();
-            refused(format!("plugin {kind:?} is not in {}", places.join(", ")))
-        })?;
-        let input = request(plugin, connected, previous).to_string();
-        let output = self.execute(&program, verb, connected, input).await;
-        let output = output.map_err(|error| refused(format!("plugin {kind:?}: {error}")))?;
-        if !output.status.success() {
-            return Err(refused(format!("plugin {kind:?}: {}", complaint(&output))));
-        }
-        match verb {
-            Verb::Del => Ok(None),
-            Verb::Add => serde_json::from_slice(&output.stdout)
-                .map(Some)
-                .map_err(|error| refused(format!("plugin {kind:?}: unreadable answer: {error}"))),
-        }
+async fn run(
+    verb: Verb,
+    plugin: &Map<String, Value>,
+    connected: &Connected,
+    previous: Option<&Value>,
+) -> Result<Option<Value>, NetworkError> {
+    let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
+    let refused = |detail: String| NetworkError::Cni { name: connected.list.name.clone(), detail };
+    let program = find(kind, &connected.bin_dirs).map_err(refused)?;
+    let input = request(plugin, connected, previous).to_string();
+    let output = execute(&program, verb, connected, input).await;
+    let output = output.map_err(|error| refused(format!("plugin {kind:?}: {error}")))?;
+    if !output.status.success() {
+        return Err(refused(format!("plugin {kind:?}: {}", complaint(&output))));
     }
+    match verb {
+        Verb::Del => Ok(None),
+        Verb::Add => serde_json::from_slice(&output.stdout)
+            .map(Some)
+            .map_err(|error| refused(format!("plugin {kind:?}: unreadable answer: {error}"))),
+    }
+}
 
-    /// By its plain name only: a configuration must not run any program it likes.
-    fn find(&self, kind: &str) -> Option<PathBuf> {
-        let is_plain = !kind.is_empty() && !kind.contains('/') && kind != "." && kind != "..";
-        let mut places = self.config.bin_dirs.iter().map(|dir| dir.join(kind));
-        is_plain.then(|| places.find(|place| place.is_file())).flatten()
-    }
+/// By its plain name only: a configuration must not run any program it likes.
+fn find(kind: &str, bin_dirs: &[PathBuf]) -> Result<PathBuf, String> {
+    let is_plain = !kind.is_empty() && !kind.contains('/') && kind != "." && kind != "..";
+    let found = bin_dirs.iter().map(|dir| dir.join(kind)).find(|place| is_plain && place.is_file());
+    found.ok_or_else(|| {
+        let places: Vec<_> = bin_dirs.iter().map(|dir| dir.display().to_string()).collect();
+        format!("plugin {kind:?} is not in {}", places.join(", "))
+    })
+}
 
-    async fn execute(
-        &self,
-        program: &Path,
-        verb: Verb,
-        connected: &Connected,
-        input: String,
-    ) -> io::Result<std::process::Output> {
-        let path = std::env::join_paths(&self.config.bin_dirs).map_err(io::Error::other)?;
-        let environment: [(&str, OsString); 6] = [
-            ("CNI_COMMAND", if verb == Verb::Add { "ADD" } else { "DEL" }.into()),
-            ("CNI_CONTAINERID", connected.sandbox.as_str().into()),
-            ("CNI_NETNS", connected.netns.clone().into()),
-            ("CNI_IFNAME", SANDBOX_INTERFACE.into()),
-            ("CNI_ARGS", connected.args.clone().into()),
-            ("CNI_PATH", path),
-        ];
-        let mut child = Command::new(program)
-            .envs(environment)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut stdin = child.stdin.take().ok_or_else(|| io::Error::other("no standard input"))?;
-        let feeding = async move {
-            // A plugin that does not read says why in its answer.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        };
-        let answer = async { tokio::join!(feeding, child.wait_with_output()).1 };
-        tokio::time::timeout(PLUGIN_TIMEOUT, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
-    }
+async fn execute(program: &Path, verb: Verb, connected: &Connected, input: String) -> io::Result<Output> {
+    let environment: [(&str, OsString); 6] = [
+        ("CNI_COMMAND", if verb == Verb::Add { "ADD" } else { "DEL" }.into()),
+        ("CNI_CONTAINERID", connected.sandbox.as_str().into()),
+        ("CNI_NETNS", connected.netns.clone().into()),
+        ("CNI_IFNAME", SANDBOX_INTERFACE.into()),
+        ("CNI_ARGS", connected.args.clone().into()),
+        ("CNI_PATH", std::env::join_paths(&connected.bin_dirs).map_err(io::Error::other)?),
+    ];
+    let mut child = Command::new(program)
+        .envs(environment)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let mut stdin = child.stdin.take().ok_or_else(|| io::Error::other("no standard input"))?;
+    let feeding = async move {
+        // A plugin that does not read says why in its answer.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    };
+    let answer = async { tokio::join!(feeding, child.wait_with_output()).1 };
+    tokio::time::timeout(PLUGIN_TIMEOUT, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
 /// As CRI-O and containerd wait for theirs.
@@ -276,7 +276,7 @@ fn request(plugin: &Map<String, Value>, connected: &Connected, previous: Option<
         request.insert("prevResult".to_owned(), previous.clone());
     }
     let wants_ports = plugin.get("capabilities").and_then(|able| able.get("portMappings")) == Some(&Value::Bool(true));
-    request.remove("capabilities");
+    request.shift_remove("capabilities");
     if wants_ports && !connected.host_ports.is_empty() {
         let ports: Vec<Value> = connected.host_ports.iter().map(port_mapping).collect();
         request.insert("runtimeConfig".to_owned(), json!({ "portMappings": ports }));
@@ -315,7 +315,7 @@ fn addresses(result: &Value) -> Vec<IpAddr> {
 }
 
 /// Plugins tell what went wrong on standard output, as an object.
-fn complaint(output: &std::process::Output) -> String {
+fn complaint(output: &Output) -> String {
     let told: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let text = |key: &str| told.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     match (text("msg"), text("details")) {
