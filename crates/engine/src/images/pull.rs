@@ -183,10 +183,9 @@ impl Pull {
                 layer.inspect(|layer| watcher(&layer.blob.digest, LayerProgress::Unpacked));
             };
             let taken_in = images.take_in(&[incoming], &unpacked);
-            // What could not be unpacked is not worth keeping, except where
-            // nothing is wrong with it.
-            if !matches!(taken_in, Err(ImageError::LayerVanished | ImageError::NoSpace { .. } | ImageError::Io { .. }))
-            {
+            // What could not be unpacked is not worth its space, except where
+            // it is needed in a moment.
+            if !matches!(taken_in, Err(ImageError::LayerVanished)) {
                 downloads.values().try_for_each(Download::remove)?;
             }
             taken_in?.pop().ok_or(ImageError::LayerVanished)
@@ -237,7 +236,12 @@ impl Pull {
         self.check_space(downloads.values().map(|(blob, _)| blob.size).sum())?;
         let fetches: Vec<_> =
             downloads.values().map(|(blob, download)| self.fetch_layer(blob, download).boxed()).collect();
-        stream::iter(fetches).buffer_unordered(PARALLEL_DOWNLOADS).try_collect::<()>().await?;
+        let fetched = stream::iter(fetches).buffer_unordered(PARALLEL_DOWNLOADS).try_collect::<()>().await;
+        if let Err(ImageError::Io { .. }) = fetched {
+            // The disk may be full; halves of layers must not keep it so.
+            downloads.values().try_for_each(|(_, download)| download.remove())?;
+        }
+        fetched?;
         Ok(downloads.into_iter().map(|(digest, (_, download))| (digest, download)).collect())
     }
 

@@ -471,13 +471,24 @@ async fn credentials_stay_with_the_host_they_are_for() {
     assert_eq!(asked.len(), 1);
     assert!(!asked[0].headers.contains_key("authorization"), "{asked:?}");
 
-    // Nor are they given to a host that asks for them.
-    other.quirk(|_| Some(Reply::new("401 Unauthorized", "").header("WWW-Authenticate", "Basic")));
-    store.images.remove(&server.image("app:v1")).unwrap();
-    store.images.sweep(|| Ok(Vec::new())).unwrap();
-    let err = Store::cause(store.pull_as(&server.image("app:v1"), basic()).await);
-    assert!(matches!(err, ImageError::Denied { .. }), "{err}");
+    // Nor are they given to a host that asks for them, in whatever way.
+    let token_server = other.address.clone();
+    let (is_bearer, asks) = (AtomicUsize::new(0), Reply::new("401 Unauthorized", ""));
+    other.quirk(move |_| {
+        let challenge = match is_bearer.fetch_add(1, Ordering::SeqCst) {
+            0 => "Basic".to_owned(),
+            _ => format!("Bearer realm=\"http://{token_server}/token\",service=\"x\""),
+        };
+        Some(asks.clone().header("WWW-Authenticate", challenge))
+    });
+    for _ in 0..2 {
+        store.images.remove(&server.image("app:v1")).unwrap();
+        store.images.sweep(|| Ok(Vec::new())).unwrap();
+        let err = Store::cause(store.pull_as(&server.image("app:v1"), basic()).await);
+        assert!(matches!(err, ImageError::Denied { .. }), "{err}");
+    }
     assert!(other.asked().iter().all(|asked| !asked.headers.contains_key("authorization")), "{:?}", other.asked());
+    assert!(!other.lines().iter().any(|line| line.contains("/token")), "{:?}", other.lines());
 }
 
 #[tokio::test]

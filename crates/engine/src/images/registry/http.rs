@@ -101,8 +101,12 @@ impl Http {
         for _ in 0..=REDIRECTS_MAX {
             let is_home = is_same_origin(&home, &at);
             let answer = self.send(&question, &at, is_home).await?;
-            if !is_redirect(answer.status()) {
-                return Ok(answer);
+            match answer.status() {
+                // Not the host our credentials are for: its question is not
+                // answered, and its token server is not asked.
+                StatusCode::UNAUTHORIZED if !is_home => return Err(trouble(&answer, &at)),
+                status if !is_redirect(status) => return Ok(answer),
+                _ => {}
             }
             at = redirect_target(&at, &answer)?;
         }
