@@ -1,8 +1,9 @@
 //! Images from a registry: with the pod's secret, and by hand over TLS.
 
 use std::fs;
+use std::process::Command;
 
-use podium_e2e::{Patience, Podium, Registry, Sketch};
+use podium_e2e::{Patience, Podium, Registry, Sketch, binary, run};
 use serde_json::{Value, json};
 
 /// User `user`, password `secret`.
@@ -80,4 +81,29 @@ fn an_image_is_pulled_by_hand_over_tls_and_collected() {
     assert_eq!(left.lines().count(), 1, "{left}");
     let layers = fs::read_dir(podium.data().join("engine/images/layers")).expect("the store is there").count();
     assert_eq!(layers, 0, "layers go with their last image");
+}
+
+/// Wherever it is killed: what is listed is complete, and the next try works.
+#[test]
+fn a_pull_that_is_killed_leaves_a_store_that_works() {
+    let podium = Podium::prepare();
+    podium.import_images();
+    podium.podium(&["image", "gc", "--all"]).ok();
+    let registry = Registry::start(podium.work());
+    let image = registry.push(&podium.work().join("images/busybox-1.28.tar"), "app", "v1");
+    let data = podium.data();
+    let children = |name: &str| fs::read_dir(data.join("engine/images").join(name)).map_or(0, Iterator::count);
+    // Killed a little later each time, until one gets through.
+    let is_listed = (1..=500).any(|number| {
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", &format!("{:.3}", f64::from(number) * 0.007)]);
+        command.arg(binary()).args(["image", "pull", &image, "--data-dir"]).arg(&data);
+        run(command.env("PODIUM_REGISTRY_CREDS", "user:secret"), "", Patience::SHORT);
+        podium.podium(&["image", "ls"]).ok().contains(&image)
+    });
+    assert!(is_listed, "no pull ever ended");
+    assert_eq!(children("layers"), 1, "a listed image has its layers");
+    podium.podium(&["image", "rm", &image]).ok();
+    podium.podium_with_input(&["image", "pull", &image, "--creds-stdin"], "user:secret").ok();
+    assert_eq!(["layers", "downloads", "tmp"].map(children), [1, 0, 0], "nothing of the failed ones is left");
 }
