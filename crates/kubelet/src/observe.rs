@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cri::{Container, ContainerState, CriError, NamespaceMode, Sandbox, SandboxState};
-use lifecycle::{Instance, InstanceState, Observation, SandboxSeen};
+use cri::{Container, ContainerState, CriError, NamespaceMode, ProcessUser, Sandbox, SandboxState};
+use lifecycle::{Instance, InstanceState, Observation, SandboxSeen, UserSeen};
 
 use crate::container::{HASH, MESSAGE_POLICY, log_path};
 use crate::ctx::Ctx;
@@ -78,9 +78,18 @@ async fn instance(ctx: &Ctx, pod: &PodRef, container: Container, words: &mut Las
         image: container.image,
         image_id: container.image_ref,
         created_at: container.created_at,
-        stop_signal: None,
-        user: None,
+        stop_signal: container.stop_signal,
+        user: container.user.map(user_seen),
         limits: None,
+    }
+}
+
+/// LC-083.
+fn user_seen(user: ProcessUser) -> UserSeen {
+    UserSeen {
+        uid: user.uid.into(),
+        gid: user.gid.into(),
+        supplemental_groups: user.supplemental_groups.into_iter().map(i64::from).collect(),
     }
 }
 

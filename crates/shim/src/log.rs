@@ -44,13 +44,13 @@ pub(crate) struct Log {
     length: u64,
     /// Which outputs are in the middle of a line.
     is_mid_line: [bool; 2],
-    /// When output was last lost, in wall time.
-    lost_at_ns: Option<u64>,
+    /// When it could last not be written, in wall time.
+    failed_at_ns: Option<u64>,
     /// The second and the number in the name of the file that was rotated last.
     last_name: (u64, u32),
 }
 
-/// That output is lost is said again only after so long without a loss.
+/// That a log fails is said again only after so long without a failure.
 const COMPLAIN_AGAIN_NS: u64 = 60_000_000_000;
 
 impl Log {
@@ -62,7 +62,7 @@ impl Log {
             limits,
             length,
             is_mid_line: [false; 2],
-            lost_at_ns: None,
+            failed_at_ns: None,
             last_name: (0, 0),
         })
     }
@@ -80,14 +80,10 @@ impl Log {
             return;
         }
         if let Err(error) = self.rotate_if_due(now_ns) {
-            // It goes on in the old file, then.
-            eprintln!("shim: {}: {error}", self.path.display());
+            self.complain(&format!("{error}; it is not rotated"), now_ns);
         }
         if let Err(error) = self.file.write_all(entries) {
-            if self.lost_at_ns.is_none_or(|at| now_ns.abs_diff(at) > COMPLAIN_AGAIN_NS) {
-                eprintln!("shim: {}: {error}; output is lost until it can be written", self.path.display());
-            }
-            self.lost_at_ns = Some(now_ns);
+            self.complain(&format!("{error}; output is lost until it can be written"), now_ns);
             // Someone else may have cut it: it is never made longer.
             if self.file.metadata().is_ok_and(|now| now.len() > self.length) {
                 let _ = self.file.set_len(self.length);
@@ -95,6 +91,14 @@ impl Log {
         } else {
             self.length += entries.len() as u64;
         }
+    }
+
+    /// Once, and again only after a while without a reason to.
+    fn complain(&mut self, what: &str, now_ns: u64) {
+        if self.failed_at_ns.is_none_or(|at| now_ns.abs_diff(at) > COMPLAIN_AGAIN_NS) {
+            eprintln!("shim: {}: {what}", self.path.display());
+        }
+        self.failed_at_ns = Some(now_ns);
     }
 
     /// Between two lines if possible; an endless line has to be parted.
@@ -388,7 +392,7 @@ mod tests {
         stream.log(&mut log, b"before\n", NOW);
         let there = std::mem::replace(&mut log.file, File::options().write(true).open("/dev/full").unwrap());
         stream.log(&mut log, b"lost\n", NOW);
-        assert_eq!(log.lost_at_ns, Some(NOW));
+        assert_eq!(log.failed_at_ns, Some(NOW));
         log.file = there;
         stream.log(&mut log, b"after\n", NOW);
         let said: Vec<String> = dir.files()[0].0.lines().map(|line| line[38..].to_owned()).collect();

@@ -519,6 +519,30 @@ mod tests {
     }
 
     #[test]
+    fn what_version_2_says_and_hears_is_still_understood() {
+        // Without what came later, as an agent of version 2 writes it.
+        let spec = r#"{"seq":1,"request":{"Create":{"id":"c","dir":"/d","overlay":{"base":"/","options":""},
+            "log":"/l","args":["a"],"env":[],"cwd":"/","user":{"name":"","uid":null,"gid":null,"groups":[]},
+            "mounts":[],"readonly_rootfs":false,"privileged":false,"no_new_privileges":false,"capabilities":[],
+            "seccomp":"Default","cgroup":{"path":"/c","members":"/m","oom":null,"hierarchies":[]},
+            "pid":"Own","oom_score_adj":0}}}"#;
+        let Call { request: Request::Create(spec), .. } = serde_json::from_str(spec).unwrap() else { panic!() };
+        assert_eq!((spec.tty, spec.input, spec.log_limits), (false, Input::Null, None));
+        let setup = r#"{"sandbox":"s","network":true,"ipc":true,"hostname":null}"#;
+        assert!(!serde_json::from_str::<Setup>(setup).unwrap().pid);
+        let started = serde_json::from_str::<Reply>(r#"{"Started":{"at_ns":7}}"#).unwrap();
+        assert_eq!(started, Reply::Started { at_ns: 7, user: None });
+        // What it hears: only fields were added to the answers it knows.
+        #[derive(Debug, PartialEq, Deserialize)]
+        enum Version2 {
+            Started { at_ns: u64 },
+        }
+        let user = Some(RanAs { uid: 1, gid: 2, groups: vec![3] });
+        let said = serde_json::to_string(&Reply::Started { at_ns: 7, user }).unwrap();
+        assert_eq!(serde_json::from_str::<Version2>(&said).unwrap(), Version2::Started { at_ns: 7 });
+    }
+
+    #[test]
     fn every_byte_of_a_commands_output_survives_the_wire() {
         let stdout: Vec<u8> = (0..=255).collect();
         let reply = Reply::Executed { code: 3, stdout, stderr: b"plain".to_vec() };

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use cri::{ContainerId, LogLimits, ProcessUser, Runtime};
+use cri::{ContainerId, LogLimits, ProcessUser, Runtime, SandboxId};
 use nix::mount::{MsFlags, mount, umount};
 
 use crate::harness::Case;
@@ -65,10 +65,29 @@ fn a_flood_fills_only_its_own_share_of_the_disk() {
         assert!(kept.iter().copied().eq(first..=50_000), "the last ones, all of them: {} from {}", kept.len(), kept[0]);
         // Nor does it keep the pod's monitor from serving others.
         let sandbox = world.sandbox("b").await;
-        let flood = world.run(&sandbox, "flood", "yes").await;
-        assert_eq!(world.outcome(&sandbox, "other", "echo fine").await, (0, "fine\n".into()));
-        world.engine.stop_container(&flood, Duration::ZERO).await.unwrap();
+        let quiet = world.run(&sandbox, "quiet", "exec sleep 1000").await;
+        let before = private_bytes(&world, &sandbox);
+        // The shortest lines: in the log they are forty times as long. And one without end.
+        let short = world.run(&sandbox, "short", "yes ''").await;
+        let long = world.run(&sandbox, "long", "cat /dev/zero").await;
+        for number in 0..10 {
+            let other = format!("other{number}");
+            assert_eq!(world.outcome(&sandbox, &other, "echo fine").await, (0, "fine\n".into()));
+        }
+        let grown = private_bytes(&world, &sandbox).saturating_sub(before);
+        assert!(grown < 1 << 20, "the monitor grew by {grown} bytes");
+        for id in [&short, &long, &quiet] {
+            world.engine.stop_container(id, Duration::ZERO).await.unwrap();
+        }
     });
+}
+
+/// Memory of a sandbox's monitor that is nobody else's.
+fn private_bytes(world: &World, sandbox: &SandboxId) -> u64 {
+    let pid = crate::restart::shim_pid(world, sandbox);
+    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Private_Dirty:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
 }
 
 fn a_log_can_be_rotated_by_others() {
