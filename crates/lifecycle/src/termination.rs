@@ -23,6 +23,7 @@ use crate::limits::{GRACE_MIN, KILL_WINDOW_MIN};
 use crate::plan::Draft;
 use crate::start::Course;
 use crate::state::{PodState, Severity, Stage};
+use crate::view::{ContainerView, View};
 
 /// The stopping of a pod.
 #[derive(Debug, Clone, PartialEq)]
@@ -171,6 +172,15 @@ impl PodState {
         !has_sandbox && self.alive().next().is_none() && !self.work.is_creating()
     }
 
+    /// LC-013: the API knows the end, and every exit code, before the runtime
+    /// forgets them; a phase that others wrote is not enough.
+    fn is_recorded(&self) -> bool {
+        let (shown, published) = (&self.shown, &self.spec.published);
+        let code = |view: &View, name: &str| view.container(name)?.termination().map(|end| end.code);
+        let is_told = |view: &ContainerView| code(shown, &view.name) == code(published, &view.name);
+        published.phase.is_terminal() && shown.containers().all(is_told)
+    }
+
     pub(crate) fn on_torn_down(&mut self) {
         if let Stage::Terminated(cleanup) = &mut self.stage {
             cleanup.is_torn_down = true;
@@ -222,7 +232,7 @@ pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
         return;
     }
     // TC-102, TC-143: the end is on record before the runtime forgets it.
-    if !state.is_gone && !state.spec.published.phase.is_terminal() {
+    if !state.is_gone && !state.is_recorded() {
         return;
     }
     let Some(seen) = &state.seen else { return };

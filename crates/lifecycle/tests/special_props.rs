@@ -1,12 +1,18 @@
-//! Invariants of pods that restart as a whole, are debugged, or have a deadline.
+//! Invariants of pods that restart as a whole, are debugged, are evicted, or
+//! have a deadline. `HISTORIES` asks for more of them.
+
+#[path = "props/checks.rs"]
+mod checks;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use lifecycle::{Action, Rules};
-use objects::api::core::v1::PodStatus;
+use lifecycle::node::{Eviction, EvictionCause};
+use lifecycle::{Action, Fact, Rules};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
+use checks::{Witness, check_log, condition};
 use sim::script::{Logged, Script};
 use sim::world::Manner;
 
@@ -16,7 +22,11 @@ enum Step {
     Exit(usize, i32),
     Ignores(usize),
     AgentRestart,
+    Crash(u32),
     LoseSandbox,
+    Forget(usize),
+    BadKill(bool),
+    Evict(Option<u64>),
     Debug,
     Deadline(u16),
     Delete(u8),
@@ -29,7 +39,11 @@ fn step() -> impl Strategy<Value = Step> {
         8 => (0..4usize, code).prop_map(|(at, code)| Step::Exit(at, code)),
         1 => (0..4usize).prop_map(Step::Ignores),
         2 => Just(Step::AgentRestart),
+        2 => (0..12u32).prop_map(Step::Crash),
         1 => Just(Step::LoseSandbox),
+        1 => (0..4usize).prop_map(Step::Forget),
+        1 => any::<bool>().prop_map(Step::BadKill),
+        1 => proptest::option::of(0..10u64).prop_map(Step::Evict),
         1 => Just(Step::Debug),
         1 => (0..200u16).prop_map(Step::Deadline),
         1 => (0..20u8).prop_map(Step::Delete),
@@ -55,7 +69,18 @@ fn take(story: &mut Script, step: &Step) {
         Step::Exit(at, code) if story.world.running(names[*at]) > 0 => _ = story.exits(names[*at], *code),
         Step::Ignores(at) => _ = story.on_term(names[*at], Manner::Ignores),
         Step::AgentRestart if is_there => _ = story.agent_restarted(),
+        Step::Crash(moves) => story.dies_in = Some(*moves),
         Step::LoseSandbox => _ = story.sandbox_lost(255),
+        Step::Forget(at) => {
+            let ended = story.world.forget(names[*at]);
+            story.observe().end_all(ended).settle();
+        }
+        Step::BadKill(is_bad) => story.world.bad_kill = is_bad.then(|| "no".into()),
+        Step::Evict(grace) => {
+            let (cause, grace) = (EvictionCause::Pressure, grace.map(Duration::from_secs));
+            let eviction = Eviction { cause, message: "low".into(), grace, annotations: BTreeMap::new() };
+            story.told("memory is low", Fact::Evicted(eviction));
+        }
         Step::Debug if is_there => {
             let has_one = story.pod.spec.as_ref().is_some_and(|spec| spec.ephemeral_containers.is_some());
             if !has_one {
@@ -66,11 +91,6 @@ fn take(story: &mut Script, step: &Step) {
         Step::Delete(grace) if is_there => _ = story.deleted(i64::from(*grace)),
         Step::Exit(..) | Step::AgentRestart | Step::Debug | Step::Deadline(_) | Step::Delete(_) => {}
     }
-}
-
-fn condition<'a>(status: &'a PodStatus, kind: &str) -> Option<&'a str> {
-    let found = status.conditions.iter().flatten().find(|condition| condition.type_ == kind);
-    found.map(|condition| condition.status.as_str())
 }
 
 fn check(story: &Script) {
@@ -96,9 +116,11 @@ fn check(story: &Script) {
     assert!(shells <= 1, "{}", story.story());
 }
 
+#[expect(clippy::disallowed_methods, reason = "how long to look is the caller's choice")]
 fn config() -> ProptestConfig {
+    let wanted = std::env::var("HISTORIES").ok().map(|text| text.parse::<u32>().expect("HISTORIES is a number"));
     ProptestConfig {
-        cases: 2000,
+        cases: wanted.map_or(5000, |histories| histories / 20),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     }
@@ -116,18 +138,22 @@ proptest! {
         let rules = Rules { restart_all_containers: true, ..Rules::upstream(host_ips) };
         let mut story = Script::with_rules(&text, rules);
         story.begin();
+        let mut witness = Witness::default();
         for step in &steps {
             take(&mut story, step);
+            witness.look(&story);
         }
         check(&story);
+        story.world.bad_kill = None;
         // A restart of all comes to an end, and so does the pod.
         story.until(story.seconds() + 100.0);
         let status = story.rendered();
-        prop_assert_ne!(condition(&status, "AllContainersRestarting"), Some("True"), "{}", story.story());
+        prop_assert_ne!(condition(&status, "AllContainersRestarting"), "True", "{}", story.story());
         if story.is_object_there() {
             story.deleted(1);
             story.until(story.seconds() + 100.0);
         }
+        check_log(&story);
         prop_assert!(story.state.is_finished(), "{}", story.story());
     }
 }

@@ -57,7 +57,7 @@ pub struct Script {
 }
 
 /// Why a pod as a whole is stopped (LC-009).
-const ENDS: [&str; 8] = ["LC-009", "LC-190", "LC-191", "LC-197", "LC-206", "LC-282", "TC-065", "TC-146"];
+const ENDS: [&str; 9] = ["LC-009", "LC-190", "LC-191", "LC-197", "LC-206", "LC-282", "LC-365", "TC-065", "TC-146"];
 
 /// One thing a checker may look at.
 #[derive(Clone, Debug)]
@@ -71,6 +71,11 @@ pub enum Logged {
     /// Someone else wrote a terminal phase.
     Declared(String),
     AgentRestarted,
+    /// The object is about to go, with what it says and what it should say.
+    Deleting {
+        published: Box<PodStatus>,
+        rendered: Box<PodStatus>,
+    },
     /// The stop signal was sent, or a pending KILL moved, while these ran.
     Killed {
         at: Now,
@@ -186,7 +191,7 @@ impl Script {
     pub fn told(&mut self, what: &str, fact: Fact) -> &mut Self {
         self.happen(fact_name(&fact), None, Value::Null, what.into());
         if matches!(fact, Fact::Rejected(_) | Fact::Evicted(_)) {
-            self.log.push(Logged::Doomed);
+            self.log.push(Logged::Ending);
         }
         self.absorb(fact);
         if self.looked.is_some() { self.settle() } else { self }
@@ -407,6 +412,10 @@ impl Script {
             self.log.push(Logged::Ending);
         }
         self.log.push(Logged::Did(self.now, action.clone()));
+        if *action == Action::DeleteObject {
+            let published = Box::new(self.pod.status.clone().unwrap_or_default());
+            self.log.push(Logged::Deleting { published, rendered: Box::new(self.rendered()) });
+        }
         self.absorb(Fact::Begun(action.clone()));
         self.in_flight.insert(action.clone());
         let outcome = self.world.perform(action, self.now);

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use lifecycle::{Action, Fact, PodSpec};
-use objects::api::core::v1::PodStatus;
+use lifecycle::{Action, Fact};
+use objects::api::core::v1::{ContainerState, PodStatus};
 
 use sim::script::{Logged, Script};
 
@@ -46,7 +46,7 @@ fn check_purity(story: &Script) -> PodStatus {
     again.absorb(Fact::Observed(story.sight()), now);
     assert_eq!(again.plan(now), plan, "observing again:\n{}", story.story());
     if story.is_object_there() {
-        again.absorb(Fact::PodChanged(Box::new(PodSpec::parse(&story.pod).expect("a valid pod"))), now);
+        again.absorb(Fact::PodChanged(Box::new(story.state.spec().clone())), now);
         assert_eq!(again.plan(now), plan, "the same pod again:\n{}", story.story());
     }
     assert_eq!(again.render(now), status, "observing again:\n{}", story.story());
@@ -100,10 +100,21 @@ pub(crate) fn check_log(story: &Script) {
                     check_turn(story, container, *grace, running);
                 }
             }
+            // LC-013: nothing is forgotten before it is on record.
+            Logged::Deleting { published, rendered } => {
+                assert_eq!(published.phase, rendered.phase, "{}", story.story());
+                assert_eq!(exit_codes(published), exit_codes(rendered), "{}", story.story());
+            }
             Logged::AgentRestarted => is_ending = false,
         }
     }
     check_deadlines(story);
+}
+
+fn exit_codes(status: &PodStatus) -> BTreeMap<&str, Option<i32>> {
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    let code = |state: &ContainerState| state.terminated.as_ref().map(|end| end.exit_code);
+    containers.map(|container| (container.name.as_str(), container.state.as_ref().and_then(code))).collect()
 }
 
 /// LC-294: sidecars wait for the app containers and for the sidecars after
@@ -147,6 +158,7 @@ fn check_deadlines(story: &Script) {
             // LC-290
             Logged::AgentRestarted => deadlines.clear(),
             Logged::Did(..) | Logged::Published(_) | Logged::Declared(_) | Logged::Doomed | Logged::Ending => {}
+            Logged::Deleting { .. } => {}
         }
     }
 }
