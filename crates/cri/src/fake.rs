@@ -14,6 +14,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -24,11 +25,14 @@ use futures::stream::BoxStream;
 use tokio::sync::{broadcast, watch};
 
 use crate::{
-    Container, ContainerConfig, ContainerId, ContainerState, CriError, ExecResult, Image, NamespaceMode, RegistryAuth,
-    Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxState,
+    AttachRequest, Connection, Container, ContainerConfig, ContainerId, ContainerState, ContainerStats, CriError,
+    ExecRequest, ExecResult, Image, ImageFs, NamespaceMode, RegistryAuth, Resources, Runtime, RuntimeEvent,
+    RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxState, SandboxStats, Session, Streaming,
 };
 
 mod exec;
+mod streams;
+mod usage;
 
 pub use exec::Exec;
 
@@ -88,6 +92,7 @@ pub struct Fake {
 #[derive(Default)]
 struct World {
     sandboxes: Vec<Sandbox>,
+    log_directories: BTreeMap<SandboxId, PathBuf>,
     containers: Vec<Held>,
     images: BTreeMap<String, Image>,
     pullable: Option<Vec<String>>,
@@ -245,6 +250,7 @@ impl Runtime for Fake {
             world.calls.push(format!("run_sandbox {}/{}", config.meta.name, config.meta.attempt));
             world.fault(Verb::RunSandbox)?;
             let ips = world.address(config.network);
+            world.log_directories.insert(id.clone(), config.log_directory);
             let sandbox = Sandbox {
                 id: id.clone(),
                 meta: config.meta,
@@ -308,12 +314,20 @@ impl Runtime for Fake {
         world.fault(Verb::CreateContainer)?;
         let missing = || CriError::NotFound { what: "sandbox", id: sandbox.0.clone() };
         let owner = world.sandboxes.iter().find(|known| known.id == *sandbox).ok_or_else(missing)?;
+        if owner.state != SandboxState::Ready {
+            return Err(CriError::Failed(format!("sandbox {sandbox} is not ready")));
+        }
         let pod_uid = owner.meta.uid.clone();
         let no_image = || CriError::NotFound { what: "image", id: config.image.clone() };
         let image = world.images.get(&config.image).cloned().ok_or_else(no_image)?;
         let run = world.scripts.get_mut(&config.name).and_then(VecDeque::pop_front).unwrap_or_else(Run::forever);
-        let record = created(&id, sandbox, pod_uid, &config, &image, created_at);
+        let mut record = created(&id, sandbox, pod_uid, &config, &image, created_at);
+        record.log_path =
+            world.log_directories.get(sandbox).map_or_else(PathBuf::new, Clone::clone).join(record.log_path);
+        let uid = record.pod_uid.clone();
         world.containers.insert(0, Held { record, config, run, over: watch::Sender::new(false) });
+        drop(world);
+        self.announce(&uid);
         Ok(id)
     }
 
@@ -324,6 +338,9 @@ impl Runtime for Fake {
             let fault = world.fault(Verb::StartContainer);
             let missing = || CriError::NotFound { what: "container", id: id.0.clone() };
             let held = world.held(id).ok_or_else(missing)?;
+            if held.record.state != ContainerState::Created {
+                return Err(CriError::Invalid(format!("container {id} is not in created state")));
+            }
             let call = format!("start {}/{}", held.record.name, held.record.attempt);
             if let Err(error) = fault {
                 not_started(&mut held.record, wall, &error);
@@ -386,7 +403,39 @@ impl Runtime for Fake {
         command: Vec<String>,
         timeout: Option<Duration>,
     ) -> Result<ExecResult, CriError> {
-        self.exec(id, &command, timeout).await
+        self.run_command(id, &command, timeout).await
+    }
+
+    async fn exec(&self, id: &ContainerId, request: ExecRequest) -> Result<Streaming<Session>, CriError> {
+        self.exec_session(id, &request).map(Streaming::Here)
+    }
+
+    async fn attach(&self, id: &ContainerId, request: AttachRequest) -> Result<Streaming<Session>, CriError> {
+        self.attach_session(id, request).map(Streaming::Here)
+    }
+
+    async fn port_forward(&self, id: &SandboxId, port: u16) -> Result<Streaming<Box<dyn Connection>>, CriError> {
+        self.connection(id, port).map(Streaming::Here)
+    }
+
+    async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
+        self.over_if_running(id).map(|_| ())
+    }
+
+    async fn update_container(&self, id: &ContainerId, resources: Resources) -> Result<(), CriError> {
+        self.limit_container(id, resources)
+    }
+
+    async fn update_sandbox(&self, id: &SandboxId, resources: Resources) -> Result<(), CriError> {
+        self.limit_sandbox(id, &resources)
+    }
+
+    async fn container_stats(&self, pod_uid: Option<&str>) -> Result<Vec<ContainerStats>, CriError> {
+        Ok(self.used_by_containers(pod_uid))
+    }
+
+    async fn sandbox_stats(&self, pod_uid: Option<&str>) -> Result<Vec<SandboxStats>, CriError> {
+        Ok(self.used_by_sandboxes(pod_uid))
     }
 
     async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError> {
@@ -412,7 +461,8 @@ impl Runtime for Fake {
     async fn image(&self, reference: &str) -> Result<Option<Image>, CriError> {
         let mut world = self.world();
         world.fault(Verb::Image)?;
-        Ok(world.images.get(reference).cloned())
+        let found = world.images.get(reference);
+        Ok(found.or_else(|| world.images.values().find(|image| is_named(image, reference))).cloned())
     }
 
     async fn images(&self) -> Result<Vec<Image>, CriError> {
@@ -433,8 +483,12 @@ impl Runtime for Fake {
     }
 
     async fn remove_image(&self, reference: &str) -> Result<(), CriError> {
-        self.world().images.remove(reference);
+        self.world().images.retain(|name, image| name != reference && !is_named(image, reference));
         Ok(())
+    }
+
+    async fn image_fs(&self) -> Result<ImageFs, CriError> {
+        Ok(self.used_by_images())
     }
 }
 
@@ -462,9 +516,9 @@ fn created(
         image: config.image.clone(),
         image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
         log_path: config.log_path.clone(),
-        resources: None,
+        resources: Some(config.resources.clone()),
         user: None,
-        stop_signal: None,
+        stop_signal: Some(config.stop_signal.clone().unwrap_or_else(|| "SIGTERM".to_owned())),
         labels: config.labels.clone(),
         annotations: config.annotations.clone(),
     }
@@ -476,6 +530,11 @@ fn not_started(record: &mut Container, wall: Timestamp, error: &CriError) {
     record.exit_code = 128;
     record.reason = "StartError".to_owned();
     record.message = error.to_string();
+}
+
+/// By its id or one of its digests.
+fn is_named(image: &Image, reference: &str) -> bool {
+    image.id == reference || image.repo_digests.iter().any(|digest| digest == reference)
 }
 
 fn image_named(reference: &str) -> Image {

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::{Fake, Verb};
-use crate::{ContainerId, ContainerState, CriError, ExecResult};
+use crate::{ContainerId, ContainerState, CriError, EXEC_OUTPUT_BYTES_MAX, ExecResult};
 
 /// How one command in a container behaves.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,29 +43,16 @@ impl Fake {
         self.world().execs.entry(container.to_owned()).or_default().push_back(exec);
     }
 
-    pub(super) async fn exec(
+    pub(super) async fn run_command(
         &self,
         id: &ContainerId,
         command: &[String],
         timeout: Option<Duration>,
     ) -> Result<ExecResult, CriError> {
-        let (exec, mut over) = {
-            let mut world = self.world();
-            let missing = || CriError::NotFound { what: "container", id: id.0.clone() };
-            let held = world.held(id).ok_or_else(missing)?;
-            if held.record.state != ContainerState::Running {
-                return Err(CriError::NotRunning { id: id.0.clone() });
-            }
-            let name = held.record.name.clone();
-            let call = format!("exec {name}/{} {}", held.record.attempt, command.join(" "));
-            let over = held.over.subscribe();
-            world.calls.push(call);
-            world.fault(Verb::Exec)?;
-            (world.execs.get_mut(&name).map_or_else(|| Exec::exits(0), next), over)
-        };
+        let (exec, mut over) = self.next_exec(id, command)?;
         let ends = async {
             tokio::select! {
-                () = tokio::time::sleep(exec.takes) => exec.result,
+                () = tokio::time::sleep(exec.takes) => shortened(exec.result),
                 _ = over.wait_for(|is_over| *is_over) => Exec::exits(137).result,
             }
         };
@@ -75,6 +64,41 @@ impl Fake {
             None => Ok(ends.await),
         }
     }
+}
+
+impl Fake {
+    /// What the script says of this command, and when the container is over.
+    pub(super) fn next_exec(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+    ) -> Result<(Exec, watch::Receiver<bool>), CriError> {
+        let over = self.over_if_running(id)?;
+        let mut world = self.world();
+        let Some(held) = world.held(id) else { return Err(CriError::NotRunning { id: id.0.clone() }) };
+        let name = held.record.name.clone();
+        let call = format!("exec {name}/{} {}", held.record.attempt, command.join(" "));
+        world.calls.push(call);
+        world.fault(Verb::Exec)?;
+        Ok((world.execs.get_mut(&name).map_or_else(|| Exec::exits(0), next), over))
+    }
+
+    /// Tells when the container is over; it must run now.
+    pub(super) fn over_if_running(&self, id: &ContainerId) -> Result<watch::Receiver<bool>, CriError> {
+        let mut world = self.world();
+        let missing = || CriError::NotFound { what: "container", id: id.0.clone() };
+        let held = world.held(id).ok_or_else(missing)?;
+        match held.record.state {
+            ContainerState::Running => Ok(held.over.subscribe()),
+            _ => Err(CriError::NotRunning { id: id.0.clone() }),
+        }
+    }
+}
+
+fn shortened(mut result: ExecResult) -> ExecResult {
+    result.stdout.truncate(EXEC_OUTPUT_BYTES_MAX);
+    result.stderr.truncate(EXEC_OUTPUT_BYTES_MAX);
+    result
 }
 
 /// The next one; the last one stays.
