@@ -1,0 +1,175 @@
+//! A session and a client, whatever carries the client's streams.
+
+use bytes::Bytes;
+use cri::{CriError, Input, Output, Session, TerminalSize};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+/// What the client says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    Stdin(Bytes),
+    StdinEnded,
+    Resize(TerminalSize),
+}
+
+/// What the client is told, and on which stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    Stdout(Bytes),
+    Stderr(Bytes),
+    /// How it ended; nothing comes after it.
+    Status(String),
+}
+
+/// The other end. `said` ends when the client is gone.
+pub(crate) struct Client {
+    pub(crate) said: mpsc::Receiver<Said>,
+    pub(crate) tells: mpsc::Sender<Told>,
+}
+
+/// Which streams a session has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) stdin: bool,
+    pub(crate) stdout: bool,
+    pub(crate) stderr: bool,
+    pub(crate) tty: bool,
+}
+
+impl Ends {
+    pub(crate) fn of(session: &Session) -> Self {
+        Self {
+            stdin: session.stdin.is_some(),
+            stdout: session.stdout.is_some(),
+            stderr: session.stderr.is_some(),
+            tty: session.resize.is_some(),
+        }
+    }
+}
+
+/// Pieces on their way to or from a client.
+pub(crate) const PIECES_MAX: usize = 16;
+/// Of output, sent as one.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// Returns when the command has ended, or the client is gone; the session is
+/// dropped then, which ends a command that still runs.
+pub(crate) async fn converse(session: Session, client: Client) {
+    let Session { stdin, stdout, stderr, resize, exit } = session;
+    let Client { said, tells } = client;
+    let listening = listen(said, stdin, resize);
+    let speaking = async {
+        tokio::join!(speak(stdout, &tells, Told::Stdout), speak(stderr, &tells, Told::Stderr));
+        // A client that left does not want to know.
+        let _ = tells.send(Told::Status(status(exit.await))).await;
+    };
+    tokio::select! {
+        biased;
+        () = speaking => {}
+        () = listening => {}
+    }
+}
+
+/// Until the client is gone.
+async fn listen(mut said: mpsc::Receiver<Said>, mut stdin: Option<Input>, resize: Option<mpsc::Sender<TerminalSize>>) {
+    while let Some(piece) = said.recv().await {
+        match piece {
+            Said::Stdin(bytes) => {
+                if let Some(input) = &mut stdin
+                    && (input.write_all(&bytes).await.is_err() || input.flush().await.is_err())
+                {
+                    // Nobody reads it any more. The output may go on.
+                    stdin = None;
+                }
+            }
+            Said::StdinEnded => {
+                if let Some(mut input) = stdin.take() {
+                    let _ = input.shutdown().await;
+                }
+            }
+            Said::Resize(size) => {
+                if let Some(resize) = &resize {
+                    let _ = resize.send(size).await;
+                }
+            }
+        }
+    }
+}
+
+/// Until the stream ends or the client is gone.
+async fn speak(output: Option<Output>, tells: &mpsc::Sender<Told>, told: impl Fn(Bytes) -> Told) {
+    let Some(mut output) = output else { return };
+    let mut buffer = vec![0; PIECE_BYTES];
+    loop {
+        match output.read(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(count) => {
+                if tells.send(told(Bytes::copy_from_slice(&buffer[..count]))).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The `Status` object that clients read the exit code from.
+fn status(exit: Result<i32, CriError>) -> String {
+    let status = match exit {
+        Ok(0) => json!({ "metadata": {}, "status": "Success" }),
+        Ok(code) => json!({
+            "metadata": {},
+            "status": "Failure",
+            "message": format!("command terminated with non-zero exit code: exit status {code}"),
+            "reason": "NonZeroExitCode",
+            "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
+        }),
+        Err(error) => json!({
+            "metadata": {},
+            "status": "Failure",
+            "message": error.to_string(),
+            "reason": "InternalError",
+            "code": 500,
+        }),
+    };
+    status.to_string()
+}
+
+/// How clients write a terminal's size.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Size {
+    width: u16,
+    height: u16,
+}
+
+/// Every size in a piece; there may be several, or none that makes sense.
+pub(crate) fn sizes(piece: &[u8]) -> impl Iterator<Item = TerminalSize> {
+    let sizes = serde_json::Deserializer::from_slice(piece).into_iter::<Size>();
+    let sizes: Vec<Size> = sizes.map_while(Result::ok).collect();
+    sizes.into_iter().map(|size| TerminalSize { columns: size.width, rows: size.height })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_are_told_as_clients_read_them() {
+        assert_eq!(status(Ok(0)), r#"{"metadata":{},"status":"Success"}"#);
+        let failed = status(Ok(3));
+        assert!(failed.contains(r#""causes":[{"reason":"ExitCode","message":"3"}]"#), "{failed}");
+        assert!(failed.contains("command terminated with non-zero exit code: exit status 3"), "{failed}");
+        let lost = status(Err(CriError::Failed("it was lost".into())));
+        assert!(lost.contains(r#""message":"it was lost","reason":"InternalError""#), "{lost}");
+    }
+
+    #[test]
+    fn sizes_are_read_one_after_the_other() {
+        let read = |text: &str| sizes(text.as_bytes()).map(|size| (size.columns, size.rows)).collect::<Vec<_>>();
+        assert_eq!(read("{\"Width\":80,\"Height\":24}\n{\"Width\":100,\"Height\":40}\n"), [(80, 24), (100, 40)]);
+        assert_eq!(read("{\"Width\":-1}"), []);
+        assert_eq!(read(""), []);
+    }
+}

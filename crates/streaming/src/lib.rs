@@ -1,0 +1,30 @@
+//! The server's side of Kubernetes' streaming protocols: a command or an
+//! attached container, and forwarded ports, over a connection that was HTTP.
+//!
+//! Used by the kubelet's API and by `criwire`'s server. Never: who may do it,
+//! and in which container.
+//!
+//! Read in this order: `upgrade` (what the client offers), `command` (what a
+//! session becomes), `websocket` and `over_spdy` (what carries it), `ports`.
+//!
+//! ```no_run
+//! # async fn example(
+//! #     mut request: http::Request<hyper::body::Incoming>,
+//! #     session: cri::Session,
+//! # ) -> Result<http::Response<()>, streaming::Refusal> {
+//! let (upgrade, response) = streaming::Upgrade::command(&mut request)?;
+//! tokio::spawn(upgrade.run(session));
+//! # Ok(response)
+//! # }
+//! ```
+
+mod command;
+mod over_spdy;
+mod ports;
+mod spdy;
+mod tunnel;
+mod upgrade;
+mod websocket;
+
+pub use ports::Dial;
+pub use upgrade::{PortsUpgrade, Refusal, Upgrade};

@@ -1,0 +1,139 @@
+//! SPDY as the carrier: every stream of the command is a stream of its own,
+//! which the client opens and names.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+
+use crate::command::{Client, Ends, PIECES_MAX, Said, Told, sizes};
+use crate::spdy::{self, Gone, Outgoing, Stream};
+
+/// What a client may take to open its streams, as upstream's server waits.
+const OPENING_MAX: Duration = Duration::from_secs(30);
+
+/// The client's streams, and what must run for them to flow.
+pub(crate) fn serve<IO>(io: IO, ends: Ends) -> (Client, impl Future<Output = ()>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let (says, said) = mpsc::channel(PIECES_MAX);
+    let (tells, told) = mpsc::channel(PIECES_MAX);
+    (Client { said, tells }, talk(io, ends, says, told))
+}
+
+async fn talk<IO>(io: IO, ends: Ends, says: mpsc::Sender<Said>, mut told: mpsc::Receiver<Told>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut session, driver) = spdy::open(io);
+    let talking = async {
+        let Ok(Some(streams)) = tokio::time::timeout(OPENING_MAX, Streams::collect(&mut session, ends)).await else {
+            return session.close().await;
+        };
+        let Streams { error, stdin, stdout, stderr, resize } = streams;
+        let outputs = [&stdout, &stderr].map(|stream| stream.as_ref().map(|stream| stream.outgoing.clone()));
+        let listening = async { tokio::join!(listen(stdin, &says), resizes(resize, &says)) };
+        tokio::select! {
+            biased;
+            spoken = speak(&mut told, &outputs, &error.outgoing) => { let _: Result<(), Gone> = spoken; }
+            // Its input is over, which says nothing about the client.
+            _ = async { listening.await; std::future::pending::<()>().await } => {}
+        }
+        session.close().await;
+    };
+    let mut driver = std::pin::pin!(driver);
+    tokio::select! {
+        biased;
+        // The client is gone; so is `says`.
+        ended = &mut driver => return report(ended),
+        () = talking => {}
+    }
+    report(driver.await);
+}
+
+pub(crate) fn report(ended: std::io::Result<()>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a SPDY connection ended early");
+    }
+}
+
+struct Streams {
+    error: Stream,
+    stdin: Option<Stream>,
+    stdout: Option<Stream>,
+    stderr: Option<Stream>,
+    resize: Option<Stream>,
+}
+
+impl Streams {
+    /// `None` when the client leaves before it has opened them all.
+    async fn collect(session: &mut spdy::Session, ends: Ends) -> Option<Self> {
+        let (mut error, mut stdin, mut stdout, mut stderr, mut resize) = (None, None, None, None, None);
+        loop {
+            let is_complete = error.is_some()
+                && (!ends.stdin || stdin.is_some())
+                && (!ends.stdout || stdout.is_some())
+                && (!ends.stderr || stderr.is_some())
+                && (!ends.tty || resize.is_some());
+            if is_complete && let Some(error) = error.take() {
+                return Some(Self { error, stdin, stdout, stderr, resize });
+            }
+            let stream = session.opened.recv().await?;
+            let place = match stream.headers.get("streamtype").map(String::as_str) {
+                Some("error") => &mut error,
+                Some("stdin") => &mut stdin,
+                Some("stdout") => &mut stdout,
+                Some("stderr") => &mut stderr,
+                Some("resize") => &mut resize,
+                // Not asked for: it stays silent.
+                _ => continue,
+            };
+            *place = Some(stream);
+        }
+    }
+}
+
+async fn listen(stdin: Option<Stream>, says: &mpsc::Sender<Said>) {
+    let Some(mut stdin) = stdin else { return };
+    while let Some(bytes) = stdin.incoming.recv().await {
+        if says.send(Said::Stdin(bytes)).await.is_err() {
+            return;
+        }
+    }
+    let _ = says.send(Said::StdinEnded).await;
+}
+
+async fn resizes(resize: Option<Stream>, says: &mpsc::Sender<Said>) {
+    let Some(mut resize) = resize else { return };
+    while let Some(bytes) = resize.incoming.recv().await {
+        for size in sizes(&bytes) {
+            if says.send(Said::Resize(size)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn speak(
+    told: &mut mpsc::Receiver<Told>,
+    [stdout, stderr]: &[Option<Outgoing>; 2],
+    error: &Outgoing,
+) -> Result<(), Gone> {
+    while let Some(piece) = told.recv().await {
+        let (stream, bytes) = match piece {
+            Told::Stdout(bytes) => (stdout.as_ref(), bytes),
+            Told::Stderr(bytes) => (stderr.as_ref(), bytes),
+            Told::Status(status) => (Some(error), Bytes::from(status)),
+        };
+        if let Some(stream) = stream {
+            stream.send(bytes).await?;
+        }
+    }
+    for stream in [stdout.as_ref(), stderr.as_ref(), Some(error)].into_iter().flatten() {
+        stream.end().await?;
+    }
+    Ok(())
+}

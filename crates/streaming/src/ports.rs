@@ -1,0 +1,104 @@
+//! Forwarded ports: pairs of streams, one for data and one for what went
+//! wrong, over SPDY or over SPDY inside a WebSocket.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use cri::{Connection, CriError};
+use futures::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::task::JoinSet;
+
+use crate::over_spdy::report;
+use crate::spdy::{self, Gone, Outgoing, Stream};
+
+/// Connects to a port of the pod.
+pub type Dial = Arc<dyn Fn(u16) -> BoxFuture<'static, Result<Box<dyn Connection>, CriError>> + Send + Sync>;
+
+/// Of a connection, sent as one.
+const PIECE_BYTES: usize = 32 << 10;
+/// Streams that wait for their other half.
+const HALVES_MAX: usize = 64;
+
+/// Until the client is gone.
+pub(crate) async fn serve<IO>(io: IO, dial: Dial)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let (session, driver) = spdy::open(io);
+    let forwarding = forward(session, dial);
+    tokio::select! {
+        biased;
+        ended = driver => report(ended),
+        () = forwarding => {}
+    }
+}
+
+async fn forward(mut session: spdy::Session, dial: Dial) {
+    // By the number the client gives each connection.
+    let mut halves: BTreeMap<String, Halves> = BTreeMap::new();
+    let mut connections = JoinSet::new();
+    while let Some(stream) = session.opened.recv().await {
+        while connections.try_join_next().is_some() {}
+        let number = stream.headers.get("requestid").cloned().unwrap_or_default();
+        let pair = halves.entry(number.clone()).or_default();
+        match stream.headers.get("streamtype").map(String::as_str) {
+            Some("data") => pair.data = Some(stream),
+            Some("error") => pair.error = Some(stream),
+            _ => continue,
+        }
+        if let Halves { data: Some(_), error: Some(_) } = pair
+            && let Some(Halves { data: Some(data), error: Some(error) }) = halves.remove(&number)
+        {
+            connections.spawn(one(data, error, dial.clone()));
+        }
+        if halves.len() > HALVES_MAX {
+            return session.close().await;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Halves {
+    data: Option<Stream>,
+    error: Option<Stream>,
+}
+
+/// One connection, from its first byte to its last.
+async fn one(data: Stream, error: Stream, dial: Dial) {
+    let told = data.headers.get("port").cloned().unwrap_or_default();
+    let failure = match told.parse::<u16>() {
+        Ok(port) if port > 0 => match dial(port).await {
+            Ok(connection) => return exchange(data, &error.outgoing, connection).await,
+            Err(refusal) => format!("error forwarding port {port} to pod: {refusal}"),
+        },
+        _ => format!("unable to parse {told:?} as a port"),
+    };
+    let _ = error.outgoing.send(Bytes::from(failure)).await;
+    let _ = error.outgoing.end().await;
+    let _ = data.outgoing.end().await;
+}
+
+async fn exchange(data: Stream, error: &Outgoing, connection: Box<dyn Connection>) {
+    let Stream { mut incoming, outgoing, .. } = data;
+    let (mut read, mut write) = tokio::io::split(connection);
+    let into = async {
+        while let Some(bytes) = incoming.recv().await {
+            if write.write_all(&bytes).await.is_err() {
+                break;
+            }
+        }
+        let _ = write.shutdown().await;
+    };
+    let out = async {
+        let mut buffer = vec![0; PIECE_BYTES];
+        while let Ok(count @ 1..) = read.read(&mut buffer).await {
+            outgoing.send(Bytes::copy_from_slice(&buffer[..count])).await?;
+        }
+        // Nothing went wrong.
+        error.end().await?;
+        outgoing.end().await
+    };
+    let (_, _): ((), Result<(), Gone>) = tokio::join!(into, out);
+}

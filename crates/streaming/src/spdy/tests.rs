@@ -1,0 +1,137 @@
+//! Whole conversations over SPDY: a client, a connection, the fake's echo.
+
+use ambient::{Clock, Ids, Rng};
+use cri::fake::{Exec, Fake};
+use cri::{ContainerConfig, ExecRequest, Runtime, SandboxId, Streaming};
+use tokio::io::DuplexStream;
+
+use super::*;
+use crate::command::{Ends, converse};
+
+/// The client's end, as kubectl would use it.
+struct Kubectl {
+    io: DuplexStream,
+    compressor: Compressor,
+    decompressor: Decompressor,
+}
+
+impl Kubectl {
+    fn new(io: DuplexStream) -> Self {
+        Self { io, compressor: Compressor::default(), decompressor: Decompressor::default() }
+    }
+
+    async fn send(&mut self, frame: Frame) {
+        self.io.write_all(&frame.encode(&mut self.compressor).unwrap()).await.unwrap();
+    }
+
+    async fn open(&mut self, id: u32, headers: &[(&str, &str)]) {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        self.send(Frame::Open { id, is_last: false, headers }).await;
+    }
+
+    async fn data(&mut self, id: u32, data: &[u8], is_last: bool) {
+        self.send(Frame::Data { id, is_last, data: Bytes::copy_from_slice(data) }).await;
+    }
+
+    /// Everything that is said until `ends` streams have ended, by stream.
+    async fn until_ended(&mut self, ends: usize) -> BTreeMap<u32, String> {
+        let (mut said, mut ended) = (BTreeMap::<u32, Vec<u8>>::new(), 0);
+        while ended < ends {
+            let frame = Frame::read(&mut self.io, &mut self.decompressor);
+            let frame = tokio::time::timeout(Duration::from_secs(30), frame).await.expect("nothing more is said");
+            if let Some(Frame::Data { id, is_last, data }) = frame.unwrap() {
+                said.entry(id).or_default().extend_from_slice(&data);
+                ended += usize::from(is_last);
+            }
+        }
+        said.into_iter().map(|(id, bytes)| (id, String::from_utf8(bytes).unwrap())).collect()
+    }
+}
+
+async fn pod(fake: &Fake) -> SandboxId {
+    let config = serde_json::from_str(include_str!("../websocket/sandbox.json")).unwrap();
+    fake.run_sandbox(config).await.unwrap()
+}
+
+async fn session(fake: &Fake) -> cri::Session {
+    fake.add_image("busybox");
+    let sandbox = pod(fake).await;
+    let config: ContainerConfig = serde_json::from_str(include_str!("../websocket/container.json")).unwrap();
+    let id = fake.create_container(&sandbox, config).await.unwrap();
+    fake.start_container(&id).await.unwrap();
+    let request = ExecRequest { command: vec!["cat".into()], tty: false, stdin: true, stdout: true, stderr: true };
+    let Ok(Streaming::Here(session)) = fake.exec(&id, request).await else { panic!("no session") };
+    session
+}
+
+fn fake() -> Fake {
+    Fake::new(Clock::system(), Ids::new(Rng::seeded(1)))
+}
+
+#[tokio::test]
+async fn a_command_has_its_streams() {
+    let fake = fake();
+    let mut exec = Exec::exits(3).saying("out ");
+    exec.result.stderr = b"err".to_vec();
+    fake.script_exec("c", exec);
+    let session = session(&fake).await;
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session));
+    tokio::spawn(async move { tokio::join!(converse(session, client), talking) });
+    let mut kubectl = Kubectl::new(near);
+    for (id, name) in [(1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")] {
+        kubectl.open(id, &[("streamType", name)]).await;
+    }
+    kubectl.data(3, b"hello", false).await;
+    kubectl.send(Frame::Ping { id: 1 }).await;
+    kubectl.data(3, b"", true).await;
+    let said = kubectl.until_ended(3).await;
+    assert_eq!((said[&5].as_str(), said[&7].as_str()), ("out hello", "err"));
+    assert!(said[&1].contains("exit status 3"), "{said:?}");
+}
+
+#[tokio::test]
+async fn ports_are_forwarded_in_pairs_of_streams() {
+    let fake = fake();
+    let sandbox = pod(&fake).await;
+    let dialing = fake.clone();
+    let dial: crate::Dial = std::sync::Arc::new(move |port| {
+        let (fake, sandbox) = (dialing.clone(), sandbox.clone());
+        Box::pin(async move {
+            match fake.port_forward(&sandbox, port).await? {
+                Streaming::Here(_) if port == 81 => Err(cri::CriError::Failed("connection refused".into())),
+                Streaming::Here(connection) => Ok(connection),
+                Streaming::At(_) => panic!("the fake serves its own"),
+            }
+        })
+    });
+    let (near, far) = tokio::io::duplex(1 << 16);
+    tokio::spawn(crate::ports::serve(far, dial));
+    let mut kubectl = Kubectl::new(near);
+    for (error, data, port, number) in [(1, 3, "80", "0"), (5, 7, "81", "1"), (9, 11, "no", "2")] {
+        kubectl.open(error, &[("streamtype", "error"), ("port", port), ("requestid", number)]).await;
+        kubectl.open(data, &[("streamtype", "data"), ("port", port), ("requestid", number)]).await;
+    }
+    kubectl.data(3, b"GET /", false).await;
+    kubectl.data(3, b"", true).await;
+    let said = kubectl.until_ended(6).await;
+    assert_eq!(said[&3], "GET /");
+    assert_eq!(said[&1], "");
+    assert_eq!(said[&5], "error forwarding port 81 to pod: connection refused");
+    assert_eq!(said[&9], "unable to parse \"no\" as a port");
+    assert_eq!(fake.calls().iter().filter(|call| call.starts_with("port_forward")).count(), 2);
+}
+
+#[tokio::test]
+async fn nonsense_ends_the_connection() {
+    for nonsense in
+        [&b"GET / HTTP/1.1\r\n\r\n\xff\xff\xff\xff"[..], &[0x80, 2, 0, 1, 0, 0, 0, 0], &[0x80, 3, 0, 1, 0, 0, 0, 1, 0]]
+    {
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let (_session, driver) = open(far);
+        near.write_all(nonsense).await.unwrap();
+        drop(near);
+        let ended = tokio::time::timeout(Duration::from_secs(30), driver).await.expect("it goes on");
+        assert!(ended.is_err(), "{nonsense:?}");
+    }
+}

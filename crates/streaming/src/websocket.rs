@@ -1,0 +1,111 @@
+//! WebSocket as the carrier: every message begins with the number of its stream.
+
+use std::future::Future;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{self, Message};
+
+use crate::command::{Client, PIECES_MAX, Said, Told, sizes};
+use crate::upgrade::Version;
+
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const STATUS: u8 = 3;
+const RESIZE: u8 = 4;
+/// Followed by the number of the stream that ends.
+const CLOSE: u8 = 255;
+
+/// The longest message a client may send.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// How long a client may linger when all is said.
+const LINGER_MAX: Duration = Duration::from_secs(5);
+
+type Socket<IO> = WebSocketStream<IO>;
+
+pub(crate) async fn accept<IO: AsyncRead + AsyncWrite + Unpin>(io: IO) -> Socket<IO> {
+    let config =
+        WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+    Socket::from_raw_socket(io, Role::Server, Some(config)).await
+}
+
+/// The client's streams, and what must run for them to flow.
+pub(crate) async fn serve<IO>(io: IO, version: Version) -> (Client, impl Future<Output = ()>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let socket = accept(io).await;
+    let (says, said) = mpsc::channel(PIECES_MAX);
+    let (tells, told) = mpsc::channel(PIECES_MAX);
+    (Client { said, tells }, talk(socket, version, says, told))
+}
+
+/// Both directions. `says` is dropped when the client is gone, the socket is
+/// closed when nothing more is told.
+async fn talk<IO>(socket: Socket<IO>, version: Version, says: mpsc::Sender<Said>, mut told: mpsc::Receiver<Told>)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut sink, mut stream) = socket.split();
+    let listening = async {
+        while let Some(Ok(message)) = stream.next().await {
+            for piece in pieces(&message, version) {
+                // Nobody listens any more; the client must still be heard out.
+                let _ = says.send(piece).await;
+            }
+        }
+        drop(says);
+    };
+    let speaking = async {
+        // An empty message on the first stream: the client may begin.
+        sink.send(message(STDOUT, b"")).await?;
+        while let Some(piece) = told.recv().await {
+            let message = match &piece {
+                Told::Stdout(bytes) => message(STDOUT, bytes),
+                Told::Stderr(bytes) => message(STDERR, bytes),
+                Told::Status(status) => message(STATUS, status.as_bytes()),
+            };
+            sink.send(message).await?;
+        }
+        sink.close().await
+    };
+    let mut listening = std::pin::pin!(listening);
+    let mut speaking = std::pin::pin!(speaking);
+    tokio::select! {
+        biased;
+        spoken = &mut speaking => { let _: Result<(), tungstenite::Error> = spoken; }
+        // Whoever tells something still finds out that nobody is there.
+        () = &mut listening => { let _ = speaking.await; return; }
+    }
+    // Whoever leaves with unread input takes the last output back.
+    let _ = tokio::time::timeout(LINGER_MAX, listening).await;
+}
+
+fn message(stream: u8, content: &[u8]) -> Message {
+    Message::binary(std::iter::once(stream).chain(content.iter().copied()).collect::<Vec<u8>>())
+}
+
+fn pieces(message: &Message, version: Version) -> Vec<Said> {
+    let bytes: Bytes = match message {
+        Message::Binary(bytes) => bytes.clone(),
+        Message::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
+        // Pings are answered below us.
+        _ => return Vec::new(),
+    };
+    match bytes.first() {
+        Some(&STDIN) if bytes.len() > 1 => vec![Said::Stdin(bytes.slice(1..))],
+        Some(&RESIZE) => sizes(&bytes[1..]).map(Said::Resize).collect(),
+        Some(&CLOSE) if version == Version::V5 && bytes.get(1) == Some(&STDIN) => vec![Said::StdinEnded],
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! Whole conversations: a client, a connection, the fake's echo.
+
+use std::time::Duration;
+
+use ambient::{Clock, Ids, Rng};
+use cri::fake::{Exec, Fake};
+use cri::{ContainerConfig, ContainerId, ExecRequest, Runtime, Streaming};
+use http::Request;
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::DuplexStream;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use super::*;
+
+async fn container(fake: &Fake) -> ContainerId {
+    fake.add_image("busybox");
+    let config = serde_json::from_str(include_str!("sandbox.json")).unwrap();
+    let sandbox = fake.run_sandbox(config).await.unwrap();
+    let config: ContainerConfig = serde_json::from_str(include_str!("container.json")).unwrap();
+    let id = fake.create_container(&sandbox, config).await.unwrap();
+    fake.start_container(&id).await.unwrap();
+    id
+}
+
+/// A client of `protocol` connected to a command in a container of the fake.
+async fn connect(fake: &Fake, request: ExecRequest, protocol: &str) -> WebSocketStream<DuplexStream> {
+    let id = container(fake).await;
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let fake = fake.clone();
+    let answer = service_fn(move |mut asked: Request<Incoming>| {
+        let (fake, id, request) = (fake.clone(), id.clone(), request.clone());
+        async move {
+            let (upgrade, response) = crate::Upgrade::command(&mut asked)?;
+            let Ok(Streaming::Here(session)) = fake.exec(&id, request).await else { panic!("no session") };
+            tokio::spawn(upgrade.run(session));
+            Ok::<_, crate::Refusal>(response.map(|()| Empty::<Bytes>::new()))
+        }
+    });
+    let server = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), answer);
+    tokio::spawn(server.with_upgrades());
+    let mut request = "ws://localhost/exec/1".into_client_request().unwrap();
+    request.headers_mut().insert("Sec-WebSocket-Protocol", protocol.parse().unwrap());
+    tokio_tungstenite::client_async(request, near).await.unwrap().0
+}
+
+/// Everything the server says until it closes, by stream.
+async fn rest(client: &mut WebSocketStream<DuplexStream>) -> [String; 4] {
+    let mut said: [Vec<u8>; 4] = Default::default();
+    let all = async {
+        while let Some(Ok(message)) = client.next().await {
+            if let Message::Binary(bytes) = message {
+                said[usize::from(bytes[0])].extend_from_slice(&bytes[1..]);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), all).await.expect("the server does not close");
+    said.map(|bytes| String::from_utf8(bytes).unwrap())
+}
+
+fn fake() -> Fake {
+    Fake::new(Clock::system(), Ids::new(Rng::seeded(1)))
+}
+
+fn all_streams(tty: bool) -> ExecRequest {
+    ExecRequest { command: vec!["cat".into()], tty, stdin: true, stdout: true, stderr: !tty }
+}
+
+#[tokio::test]
+async fn output_and_exit_code_arrive_on_their_streams() {
+    let fake = fake();
+    let mut exec = Exec::exits(3).saying("out\n");
+    exec.result.stderr = b"err\n".to_vec();
+    fake.script_exec("c", exec);
+    let request = ExecRequest { stdin: false, ..all_streams(false) };
+    let mut client = connect(&fake, request, "v4.channel.k8s.io").await;
+    let [_, out, err, status] = rest(&mut client).await;
+    assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
+    assert!(status.contains("exit status 3"), "{status}");
+}
+
+#[tokio::test]
+async fn input_flows_until_the_client_ends_it() {
+    let fake = fake();
+    let mut client = connect(&fake, all_streams(false), "v5.channel.k8s.io").await;
+    client.send(message(STDIN, b"hello ")).await.unwrap();
+    client.send(message(STDIN, b"world")).await.unwrap();
+    client.send(message(CLOSE, &[STDIN])).await.unwrap();
+    let [_, out, _, status] = rest(&mut client).await;
+    assert_eq!((out.as_str(), status.as_str()), ("hello world", r#"{"metadata":{},"status":"Success"}"#));
+}
+
+#[tokio::test]
+async fn a_terminal_learns_its_size() {
+    let fake = fake();
+    let mut client = connect(&fake, all_streams(true), "v5.channel.k8s.io").await;
+    client.send(message(RESIZE, br#"{"Width":80,"Height":24}"#)).await.unwrap();
+    let told = async {
+        while let Some(Ok(told)) = client.next().await {
+            if told == message(STDOUT, b"80x24\n") {
+                return;
+            }
+        }
+        panic!("the size was not told");
+    };
+    tokio::time::timeout(Duration::from_secs(30), told).await.expect("the size was not told");
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_the_command() {
+    let fake = fake();
+    fake.script_exec("c", Exec::exits(0).after(Duration::from_secs(1000)));
+    let (near, far) = tokio::io::duplex(64);
+    drop(near);
+    let (says, said) = mpsc::channel(1);
+    let (tells, _told) = mpsc::channel(1);
+    let id = container(&fake).await;
+    let Ok(Streaming::Here(session)) = fake.exec(&id, all_streams(false)).await else { panic!("no session") };
+    drop((says, far));
+    // Returns although the command would take long.
+    let over = crate::command::converse(session, Client { said, tells });
+    tokio::time::timeout(Duration::from_secs(30), over).await.expect("the command goes on");
+}
