@@ -1,0 +1,230 @@
+//! Exec, attach and port-forward: the answer is a URL that works once, and the
+//! server behind it.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ambient::Mono;
+use bytes::Bytes;
+use cri::{AttachRequest, ContainerId, ContainerState, CriError, ExecRequest, SandboxId, SandboxState, Streaming};
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use streaming::{Dial, PortsUpgrade, Refusal, Upgrade};
+use tokio::net::TcpListener;
+
+use super::dispatch::ACCEPT_PAUSE;
+use super::{Answer, Server};
+use crate::v1;
+
+/// What a URL stands for.
+#[derive(Debug, Clone)]
+pub(super) enum Wanted {
+    Exec(ContainerId, ExecRequest),
+    Attach(ContainerId, AttachRequest),
+    /// All ports: the client names one with every connection.
+    Ports(SandboxId),
+}
+
+/// URLs that were given out and not used yet, and since when.
+#[derive(Default)]
+pub(super) struct Tickets(Mutex<BTreeMap<String, (Wanted, Mono)>>);
+
+/// How long a URL may stay unused, and how many may be, as in upstream's server.
+const UNUSED_MAX: Duration = Duration::from_secs(60);
+const TICKETS_MAX: usize = 1000;
+
+impl Tickets {
+    fn put(&self, token: String, wanted: Wanted, now: Mono) -> Answer<()> {
+        let mut tickets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        tickets.retain(|_, (_, since)| now.since(*since) < UNUSED_MAX);
+        if tickets.len() >= TICKETS_MAX {
+            return Err(CriError::Failed("maximum number of in-flight requests exceeded".into()));
+        }
+        tickets.insert(token, (wanted, now));
+        Ok(())
+    }
+
+    fn take(&self, token: &str, now: Mono) -> Option<Wanted> {
+        let (wanted, since) = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(token)?;
+        (now.since(since) < UNUSED_MAX).then_some(wanted)
+    }
+}
+
+impl Server {
+    pub(super) async fn exec(&self, asked: v1::ExecRequest) -> Answer<v1::ExecResponse> {
+        let id = self.running(&asked.container_id).await?;
+        if asked.cmd.is_empty() {
+            return Err(CriError::Invalid("no command specified".into()));
+        }
+        check_streams(asked.stdin || asked.stdout || asked.stderr, asked.tty && asked.stderr)?;
+        let request = ExecRequest {
+            command: asked.cmd,
+            tty: asked.tty,
+            stdin: asked.stdin,
+            stdout: asked.stdout,
+            stderr: asked.stderr,
+        };
+        Ok(v1::ExecResponse { url: self.url("exec", Wanted::Exec(id, request))? })
+    }
+
+    pub(super) async fn attach(&self, asked: v1::AttachRequest) -> Answer<v1::AttachResponse> {
+        let id = self.running(&asked.container_id).await?;
+        check_streams(asked.stdin || asked.stdout || asked.stderr, asked.tty && asked.stderr)?;
+        let request = AttachRequest { stdin: asked.stdin, stdout: asked.stdout, stderr: asked.stderr };
+        Ok(v1::AttachResponse { url: self.url("attach", Wanted::Attach(id, request))? })
+    }
+
+    pub(super) async fn port_forward(&self, asked: v1::PortForwardRequest) -> Answer<v1::PortForwardResponse> {
+        let id = self.sandbox_id(&asked.pod_sandbox_id).await?;
+        if self.sandbox(&id).await?.state != SandboxState::Ready {
+            return Err(CriError::Failed(format!("sandbox {id} is not ready")));
+        }
+        Ok(v1::PortForwardResponse { url: self.url("portforward", Wanted::Ports(id))? })
+    }
+
+    async fn running(&self, given: &str) -> Answer<ContainerId> {
+        let id = self.container_id(given).await?;
+        match self.container(&id).await?.state {
+            ContainerState::Running => Ok(id),
+            ContainerState::Created | ContainerState::Exited | ContainerState::Unknown => {
+                Err(CriError::NotRunning { id: id.0 })
+            }
+        }
+    }
+
+    fn url(&self, verb: &str, wanted: Wanted) -> Answer<String> {
+        let token = self.ids.hex64();
+        self.tickets.put(token.clone(), wanted, self.clock.now().mono)?;
+        Ok(format!("http://{}/{verb}/{token}", self.config.streams_at))
+    }
+
+    /// Answers until dropped.
+    pub(super) async fn serve_streams(&self, listener: TcpListener) {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            while connections.try_join_next().is_some() {}
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let server = self.clone();
+            connections.spawn(async move {
+                let answer = hyper::service::service_fn(move |request| {
+                    let server = server.clone();
+                    async move { Ok::<_, Infallible>(server.stream(request).await) }
+                });
+                let http = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                if let Err(error) = http.with_upgrades().await {
+                    tracing::debug!(%error, "a stream ended early");
+                }
+            });
+        }
+    }
+
+    async fn stream(&self, mut request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
+        let (verb, token) = path.trim_start_matches('/').split_once('/').unwrap_or_default();
+        let begun = match verb {
+            "portforward" => self.forward(&mut request, token),
+            _ => self.command(&mut request, token).await,
+        };
+        begun.map_or_else(|(status, why)| text(status, why), |response| response.map(|()| Full::default()))
+    }
+
+    async fn command(&self, request: &mut Request<Incoming>, token: &str) -> Begun {
+        // Looked at first: a handshake that fails does not use the URL up.
+        let (upgrade, response) = Upgrade::command(request).map_err(refused)?;
+        let stream = match self.take(token)? {
+            Wanted::Exec(id, request) => self.runtime.exec(&id, request).await,
+            Wanted::Attach(id, request) => self.runtime.attach(&id, request).await,
+            Wanted::Ports(_) => return Err(unknown()),
+        };
+        let session = stream.and_then(here).map_err(failed)?;
+        tokio::spawn(upgrade.run(session));
+        Ok(response)
+    }
+
+    fn forward(&self, request: &mut Request<Incoming>, token: &str) -> Begun {
+        let (upgrade, response) = PortsUpgrade::ports(request).map_err(refused)?;
+        let Wanted::Ports(sandbox) = self.take(token)? else { return Err(unknown()) };
+        let runtime = self.runtime.clone();
+        let dial: Dial = Arc::new(move |port| {
+            let (runtime, sandbox) = (runtime.clone(), sandbox.clone());
+            Box::pin(async move { runtime.port_forward(&sandbox, port).await.and_then(here) })
+        });
+        tokio::spawn(upgrade.run(dial));
+        Ok(response)
+    }
+
+    fn take(&self, token: &str) -> Result<Wanted, (StatusCode, String)> {
+        self.tickets.take(token, self.clock.now().mono).ok_or_else(unknown)
+    }
+}
+
+type Begun = Result<Response<()>, (StatusCode, String)>;
+
+fn here<T>(stream: Streaming<T>) -> Answer<T> {
+    match stream {
+        Streaming::Here(stream) => Ok(stream),
+        Streaming::At(_) => Err(CriError::Unsupported("pass on streams of another runtime")),
+    }
+}
+
+fn refused(refusal: Refusal) -> (StatusCode, String) {
+    (refusal.status(), refusal.to_string())
+}
+
+fn failed(error: CriError) -> (StatusCode, String) {
+    (StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+}
+
+fn unknown() -> (StatusCode, String) {
+    (StatusCode::NOT_FOUND, "this URL is unknown, was used or is too old".to_owned())
+}
+
+fn check_streams(any: bool, both: bool) -> Answer<()> {
+    match (any, both) {
+        (false, _) => Err(CriError::Invalid("one of stdin, stdout, or stderr must be set".into())),
+        (_, true) => Err(CriError::Invalid("tty and stderr cannot both be true".into())),
+        _ => Ok(()),
+    }
+}
+
+fn text(status: StatusCode, text: String) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use ambient::Clock;
+
+    use super::*;
+
+    #[test]
+    fn a_url_works_once_and_for_a_minute() {
+        let clock = Clock::manual();
+        let tickets = Tickets::default();
+        let wanted = || Wanted::Attach("c".into(), AttachRequest::default());
+        let now = clock.now().mono;
+        tickets.put("a".into(), wanted(), now).unwrap();
+        tickets.put("b".into(), wanted(), now).unwrap();
+        assert!(tickets.take("a", now).is_some());
+        assert!(tickets.take("a", now).is_none());
+        assert!(tickets.take("b", now + UNUSED_MAX).is_none());
+        for number in 0..TICKETS_MAX {
+            tickets.put(number.to_string(), wanted(), now).unwrap();
+        }
+        assert!(tickets.put("more".into(), wanted(), now).is_err());
+        tickets.put("later".into(), wanted(), now + UNUSED_MAX).unwrap();
+    }
+}
