@@ -47,5 +47,5 @@ fn main() -> std::process::ExitCode {
         logs::CASES,
         share::CASES,
     ];
-    harness::main(&cases.concat())
+    harness::main(&cases.concat(), &[("bench", bench::run)])
 }

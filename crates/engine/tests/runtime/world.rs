@@ -88,23 +88,7 @@ impl World {
     }
 
     pub(crate) fn sandbox_config(&self, uid: &str) -> SandboxConfig {
-        SandboxConfig {
-            meta: PodMeta { name: format!("pod-{uid}"), namespace: "default".into(), uid: uid.into(), attempt: 0 },
-            hostname: format!("host-{uid}"),
-            log_directory: self.dir.path().join("logs").join(uid),
-            cgroup_parent: format!("besteffort/pod{uid}"),
-            resources: Resources::default(),
-            dns: DnsConfig { servers: vec!["192.0.2.1".into()], ..DnsConfig::default() },
-            network: NamespaceMode::Pod,
-            pid: NamespaceMode::Container,
-            ipc: NamespaceMode::Pod,
-            user_namespace: None,
-            host_ports: Vec::new(),
-            sysctls: BTreeMap::new(),
-            log_limits: LogLimits::default(),
-            labels: BTreeMap::from([("app".into(), uid.into())]),
-            annotations: BTreeMap::new(),
-        }
+        sandbox_config(self.dir.path(), uid)
     }
 
     pub(crate) async fn sandbox(&self, uid: &str) -> SandboxId {
@@ -173,6 +157,26 @@ impl World {
             assert!(started.elapsed() < LIMIT, "{line:?} was never said: {:?}", self.output(id).await);
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+    }
+}
+
+pub(crate) fn sandbox_config(dir: &Path, uid: &str) -> SandboxConfig {
+    SandboxConfig {
+        meta: PodMeta { name: format!("pod-{uid}"), namespace: "default".into(), uid: uid.into(), attempt: 0 },
+        hostname: format!("host-{uid}"),
+        log_directory: dir.join("logs").join(uid),
+        cgroup_parent: format!("besteffort/pod{uid}"),
+        resources: Resources::default(),
+        dns: DnsConfig { servers: vec!["192.0.2.1".into()], ..DnsConfig::default() },
+        network: NamespaceMode::Pod,
+        pid: NamespaceMode::Container,
+        ipc: NamespaceMode::Pod,
+        user_namespace: None,
+        host_ports: Vec::new(),
+        sysctls: BTreeMap::new(),
+        log_limits: LogLimits::default(),
+        labels: BTreeMap::from([("app".into(), uid.into())]),
+        annotations: BTreeMap::new(),
     }
 }
 
@@ -281,7 +285,7 @@ fn assert_clean(config: &Config) {
 }
 
 /// Processes in our namespace other than this one; ended ones do not count.
-fn other_processes() -> Option<String> {
+pub(crate) fn other_processes() -> Option<String> {
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| *pid != 1).find_map(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -290,7 +294,7 @@ fn other_processes() -> Option<String> {
     })
 }
 
-fn cgroups_of(name: &str) -> Vec<PathBuf> {
+pub(crate) fn cgroups_of(name: &str) -> Vec<PathBuf> {
     let mount = Path::new("/sys/fs/cgroup");
     let roots = fs::read_dir(mount).unwrap().flatten().map(|entry| entry.path()).chain([mount.to_owned()]);
     roots.map(|root| root.join(name)).filter(|path| path.is_dir()).collect()
@@ -299,9 +303,13 @@ fn cgroups_of(name: &str) -> Vec<PathBuf> {
 /// For a run that was cut short: what its instances left in the cgroup tree.
 pub(crate) fn remove_cgroups(run: u32) {
     for number in 0..200 {
-        for path in cgroups_of(&format!("podium-test-{run}-{number}")) {
-            let _ = remove_tree(&path);
-        }
+        remove_cgroup(&format!("podium-test-{run}-{number}"));
+    }
+}
+
+pub(crate) fn remove_cgroup(name: &str) {
+    for path in cgroups_of(name) {
+        let _ = remove_tree(&path);
     }
 }
 
