@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
 use crate::config::{PodiumConfiguration, Settings};
-use crate::{down, image, instance::Places, kubeconfig, simulate, status, up};
+use crate::{cri_serve, down, image, instance::Places, kubeconfig, simulate, status, up};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -73,6 +73,9 @@ enum Verb {
     /// Images of the embedded runtime
     #[command(subcommand)]
     Image(Image),
+    /// The embedded runtime for other programs
+    #[command(subcommand)]
+    Cri(Cri),
     /// Play the life of a pod in virtual time and print what happens
     ///
     /// Needs no cluster, no root and no time: the very code that decides on a
@@ -306,6 +309,28 @@ pub(crate) enum Image {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum Cri {
+    /// Serve the embedded runtime on a CRI v1 socket, for crictl or a kubelet
+    ///
+    /// Stays in the foreground. Ctrl-C or SIGTERM stops the server and leaves
+    /// the pods running; the next one finds them again. `podium down` stops
+    /// the pods too.
+    Serve(CriServe),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CriServe {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Where to listen [default: cri.sock in the run directory]
+    #[arg(long, value_name = "unix:///PATH")]
+    pub(crate) listen: Option<String>,
+    /// Addresses for pods, fixed at the first start [default: a free /24 of 10.128.0.0/9]
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) pod_cidr: Option<String>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Text,
@@ -339,6 +364,7 @@ fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
         Verb::Status(args) => status::run(&args),
         Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
         Verb::Image(verb) => image::run(verb),
+        Verb::Cri(Cri::Serve(args)) => cri_serve::run(&args),
         Verb::Simulate(args) => simulate::run(&args),
         Verb::Version { output } => {
             print_version(output);

@@ -6,6 +6,7 @@
 
 mod cli;
 mod config;
+mod cri_serve;
 mod down;
 mod files;
 mod image;

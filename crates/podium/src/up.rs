@@ -91,7 +91,7 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
 }
 
 /// Turns true at the first SIGINT or SIGTERM.
-fn stop_signals() -> Result<watch::Receiver<bool>> {
+pub(crate) fn stop_signals() -> Result<watch::Receiver<bool>> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let (sender, receiver) = watch::channel(false);
     tokio::spawn(async move {
