@@ -14,7 +14,7 @@ pub(crate) fn to_status(error: CriError) -> Status {
         CriError::Unsupported(_) => Code::Unimplemented,
         CriError::NotRunning { .. } => Code::FailedPrecondition,
         CriError::ExecTimedOut { .. } => Code::DeadlineExceeded,
-        CriError::Failed(_) => Code::Unknown,
+        CriError::NetworkNotReady(_) | CriError::NoCgroup(_) | CriError::Failed(_) => Code::Unknown,
     };
     match error {
         CriError::RegistryUnavailable(message) => Status::new(code, format!("{REGISTRY_UNAVAILABLE}: {message}")),
