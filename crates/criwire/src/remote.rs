@@ -56,8 +56,8 @@ impl Remote {
     }
 
     /// The error of an exec, or that nothing can be executed there at all.
-    async fn exec_failure(&self, id: &ContainerId, status: &Status) -> CriError {
-        let asked = Asked { what: "container", id: id.as_str(), to: "execute commands in containers" };
+    async fn exec_failure(&self, id: &ContainerId, status: &Status, to: &'static str) -> CriError {
+        let asked = Asked { what: "container", id: id.as_str(), to };
         let state = match self.link.container_status(id).await {
             Ok(status) => Some(convert::container::state_from_wire(status.state)),
             Err(_) => None,
@@ -70,6 +70,8 @@ impl Remote {
         }
     }
 }
+
+const EXECUTE: &str = "execute commands in containers";
 
 fn sandbox(id: &SandboxId) -> impl Fn(Status) -> CriError {
     move |status| from_status(&status, Asked { what: "sandbox", id: id.as_str(), to: "run pods" })
@@ -211,7 +213,7 @@ impl Runtime for Remote {
             Err(status) if status.code() == Code::DeadlineExceeded => {
                 Err(CriError::ExecTimedOut { timeout: timeout.unwrap_or_default() })
             }
-            Err(status) => Err(self.exec_failure(id, &status).await),
+            Err(status) => Err(self.exec_failure(id, &status, EXECUTE).await),
         }
     }
 
@@ -226,7 +228,7 @@ impl Runtime for Remote {
         };
         match self.link.call(request, Limit::Usual).await {
             Ok(answer) => Ok(Streaming::At(answer.url)),
-            Err(status) => Err(self.exec_failure(id, &status).await),
+            Err(status) => Err(self.exec_failure(id, &status, EXECUTE).await),
         }
     }
 
@@ -242,7 +244,7 @@ impl Runtime for Remote {
         };
         match self.link.call(request, Limit::Usual).await {
             Ok(answer) => Ok(Streaming::At(answer.url)),
-            Err(status) => Err(self.exec_failure(id, &status).await),
+            Err(status) => Err(self.exec_failure(id, &status, "attach to containers").await),
         }
     }
 
@@ -256,7 +258,7 @@ impl Runtime for Remote {
         let request = v1::ReopenContainerLogRequest { container_id: id.0.clone() };
         match self.link.call(request, Limit::Usual).await {
             Ok(_) => Ok(()),
-            Err(status) => Err(self.exec_failure(id, &status).await),
+            Err(status) => Err(self.exec_failure(id, &status, "reopen logs").await),
         }
     }
 
