@@ -229,8 +229,13 @@ pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
     append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
     append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
     let layer = layer.into_inner().unwrap();
+    let architecture = match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    };
     let config = format!(
-        r#"{{"os":"linux","config":{{{more}"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
+        r#"{{"architecture":"{architecture}","os":"linux","config":{{{more}"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
             "rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
         hex(&layer)
     );

@@ -61,19 +61,22 @@ pub(crate) async fn a_container_can_be_attached_to(subject: &Subject) {
 
 pub(crate) async fn a_port_of_a_pod_is_reached(subject: &Subject) {
     let sandbox = subject.sandbox("a").await;
-    let script = "nc -l -p 8080 -s 127.0.0.1 -e cat & echo up; wait; sleep 1000";
+    let script = "busybox nc -ll -p 8080 -e cat & echo up; wait";
     let id = subject.create(&sandbox, "c", &Program { script: script.to_owned(), ..Program::obeys() }).await;
     subject.runtime.start_container(&id).await.unwrap();
     subject.says(&id, "up").await;
-    let mut connection = loop {
-        match subject.runtime.port_forward(&sandbox, 8080).await {
-            Ok(Streaming::Here(connection)) => break connection,
-            Ok(Streaming::At(_)) => panic!("a URL is for clients of other protocols"),
-            // It said so a moment before it listens.
-            Err(CriError::Failed(_)) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
-            Err(other) => panic!("{other}"),
+    let connecting = async {
+        loop {
+            match subject.runtime.port_forward(&sandbox, 8080).await {
+                Ok(Streaming::Here(connection)) => return connection,
+                Ok(Streaming::At(_)) => panic!("a URL is for clients of other protocols"),
+                // It says so a moment before it listens.
+                Err(CriError::Failed(_)) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+                Err(other) => panic!("{other}"),
+            }
         }
     };
+    let mut connection = tokio::time::timeout(LIMIT, connecting).await.expect("the port cannot be reached");
     connection.write_all(b"hello").await.unwrap();
     let mut said = [0; 5];
     tokio::time::timeout(LIMIT, connection.read_exact(&mut said)).await.expect("no answer").unwrap();
