@@ -323,6 +323,8 @@ pub(crate) enum Cri {
 pub(crate) struct CriServe {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) registries: RegistryArgs,
     /// Where to listen [default: cri.sock in the run directory]
     #[arg(long, value_name = "unix:///PATH")]
     pub(crate) listen: Option<String>,

@@ -27,7 +27,8 @@ async fn serve(args: &CriServe) -> Result<()> {
         Some(endpoint) => socket_path(endpoint)?,
         None => instance.places.run.join("cri.sock"),
     };
-    let engine = up::open_engine(&instance, &clock, &ids).await?;
+    let registries = up::registries(&args.registries, false);
+    let engine = up::open_engine(&instance, registries, None, &clock, &ids).await?;
     make_private_dir(&instance.places.run)?;
     let listener = listen(&path).await?;
     // Streams are for who was given a URL over the socket: never beyond this machine.
