@@ -8,10 +8,14 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use cri::Resources;
+use ambient::Timestamp;
+use cri::{Resources, Usage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use shim::wire;
+
+mod limits;
+mod usage;
 
 /// Where the kernel's cgroup file systems are mounted, and our corner of them.
 #[derive(Debug, Clone)]
@@ -93,19 +97,42 @@ impl Cgroups {
     /// Makes the cgroup `path` and sets its limits. Again is fine.
     pub(crate) fn create(&self, path: &Path, resources: &Resources, devices: Devices) -> io::Result<()> {
         match &self.layout {
-            Layout::V1(hierarchies) => {
-                for (name, root) in hierarchies {
-                    create_v1(name, root, path)?;
-                }
-                let of =
-                    |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root.join(path));
-                limit_v1(of, resources, devices)
-            }
-            Layout::V2(root) => {
-                create_v2(root, path)?;
-                limit_v2(&root.join(path), resources)
-            }
+            Layout::V1(hierarchies) => hierarchies.iter().try_for_each(|(name, root)| create_v1(name, root, path))?,
+            Layout::V2(root) => create_v2(root, path)?,
         }
+        self.limit(path, resources)?;
+        self.controller("devices", path).map_or(Ok(()), |dir| allow_devices(&dir, devices))
+    }
+
+    /// Sets what is given, also while the cgroup is used; the rest stays.
+    pub(crate) fn limit(&self, path: &Path, resources: &Resources) -> io::Result<()> {
+        match &self.layout {
+            Layout::V1(_) => limits::set_v1(|name| self.controller(name, path), resources),
+            Layout::V2(root) => limits::set_v2(&root.join(path), resources),
+        }
+    }
+
+    /// What is set, spelled as it was `asked` for where that means the same.
+    pub(crate) fn limits(&self, path: &Path, asked: &Resources) -> Resources {
+        match &self.layout {
+            Layout::V1(_) => limits::read_v1(|name| self.controller(name, path), asked),
+            Layout::V2(root) => limits::read_v2(&root.join(path), asked),
+        }
+    }
+
+    /// What the processes in the cgroup `path` and below use.
+    pub(crate) fn usage(&self, path: &Path, at: Timestamp) -> io::Result<Usage> {
+        match &self.layout {
+            Layout::V1(_) => usage::read_v1(|name| self.controller(name, path), at),
+            Layout::V2(root) => usage::read_v2(&root.join(path), at),
+        }
+    }
+
+    /// The directory of a cgroup in the version 1 hierarchy of a controller.
+    fn controller(&self, controller: &str, path: &Path) -> Option<PathBuf> {
+        let Layout::V1(hierarchies) = &self.layout else { return None };
+        let has = |name: &str| name.split(',').any(|known| known == controller);
+        hierarchies.iter().find(|(name, _)| has(name)).map(|(_, root)| root.join(path))
     }
 
     /// Kills every process in the cgroup `path` and below. Returns how many there were.
@@ -162,28 +189,15 @@ fn create_v1(name: &str, root: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn limit_v1(of: impl Fn(&str) -> Option<PathBuf>, resources: &Resources, devices: Devices) -> io::Result<()> {
-    let write = |controller: &str, file: &str, value: Option<String>| match (of(controller), value) {
-        (Some(dir), Some(value)) => set(&dir.join(file), &value),
-        _ => Ok(()),
-    };
-    write("cpu", "cpu.shares", resources.cpu_shares.map(|shares| shares.to_string()))?;
-    write("cpu", "cpu.cfs_period_us", resources.cpu_period.map(|period| period.to_string()))?;
-    write("cpu", "cpu.cfs_quota_us", resources.cpu_quota.map(|quota| quota.to_string()))?;
-    let memory = resources.memory_limit_bytes.filter(|limit| *limit > 0);
-    write("memory", "memory.limit_in_bytes", memory.map(|limit| limit.to_string()))?;
-    write("pids", "pids.max", resources.pids_limit.map(pids_max))?;
+fn allow_devices(dir: &Path, devices: Devices) -> io::Result<()> {
     match devices {
-        Devices::Inherit => {}
-        Devices::All => write("devices", "devices.allow", Some("a".into()))?,
+        Devices::Inherit => Ok(()),
+        Devices::All => limits::set(&dir.join("devices.allow"), "a"),
         Devices::Standard => {
-            write("devices", "devices.deny", Some("a".into()))?;
-            for rule in STANDARD_DEVICES {
-                write("devices", "devices.allow", Some((*rule).into()))?;
-            }
+            limits::set(&dir.join("devices.deny"), "a")?;
+            STANDARD_DEVICES.iter().try_for_each(|rule| limits::set(&dir.join("devices.allow"), rule))
         }
     }
-    Ok(())
 }
 
 fn create_v2(root: &Path, path: &Path) -> io::Result<()> {
@@ -210,39 +224,11 @@ fn delegate(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn limit_v2(dir: &Path, resources: &Resources) -> io::Result<()> {
-    let write = |file: &str, value: Option<String>| match value {
-        Some(value) => set(&dir.join(file), &value),
-        None => Ok(()),
-    };
-    write("cpu.weight", resources.cpu_shares.map(|shares| cpu_weight(shares).to_string()))?;
-    let quota = resources.cpu_quota.map(|quota| if quota > 0 { quota.to_string() } else { "max".into() });
-    write("cpu.max", quota.map(|quota| format!("{quota} {}", resources.cpu_period.unwrap_or(100_000))))?;
-    let memory = resources.memory_limit_bytes.filter(|limit| *limit > 0);
-    write("memory.max", memory.map(|limit| limit.to_string()))?;
-    // Version 1 counts memory and swap together; here swap is a budget of its own.
-    write("memory.swap.max", memory.filter(|_| dir.join("memory.swap.max").exists()).map(|_| "0".into()))?;
-    write("pids.max", resources.pids_limit.map(pids_max))
-}
-
-/// Shares 2…262144 onto weights 1…10000, as the kubelet and runc do.
-fn cpu_weight(shares: u64) -> u64 {
-    1 + (shares.clamp(2, 262_144) - 2) * 9999 / 262_142
-}
-
-fn pids_max(limit: i64) -> String {
-    if limit > 0 { limit.to_string() } else { "max".into() }
-}
-
 fn make(dir: &Path) -> io::Result<()> {
     match fs::create_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         result => result,
     }
-}
-
-fn set(file: &Path, value: &str) -> io::Result<()> {
-    fs::write(file, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
 }
 
 /// Children first: a cgroup with children cannot go.

@@ -11,9 +11,9 @@ use std::time::Duration;
 use ambient::{Clock, Ids};
 use async_trait::async_trait;
 use cri::{
-    AttachRequest, Connection, Container, ContainerConfig, ContainerId, CriError, ExecRequest, ExecResult, Image,
-    ImageFs, RegistryAuth, Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, Session,
-    Streaming,
+    AttachRequest, Connection, Container, ContainerConfig, ContainerId, ContainerStats, CriError, ExecRequest,
+    ExecResult, Image, ImageFs, RegistryAuth, Resources, Runtime, RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig,
+    SandboxId, SandboxStats, Session, Streaming,
 };
 use futures::stream::{self, BoxStream, StreamExt};
 use tokio::sync::broadcast;
@@ -232,7 +232,25 @@ impl Runtime for Engine {
     }
 
     async fn containers(&self, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError> {
-        Ok(self.inner.table().containers(pod_uid))
+        self.inner.containers(pod_uid).await
+    }
+
+    async fn update_container(&self, id: &ContainerId, resources: Resources) -> Result<(), CriError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        detached(async move { inner.update_container(&id, resources).await }).await
+    }
+
+    async fn update_sandbox(&self, id: &SandboxId, resources: Resources) -> Result<(), CriError> {
+        let (inner, id) = (self.inner.clone(), id.clone());
+        detached(async move { inner.update_sandbox(&id, resources).await }).await
+    }
+
+    async fn container_stats(&self, pod_uid: Option<&str>) -> Result<Vec<ContainerStats>, CriError> {
+        self.inner.container_stats(pod_uid).await
+    }
+
+    async fn sandbox_stats(&self, pod_uid: Option<&str>) -> Result<Vec<SandboxStats>, CriError> {
+        self.inner.sandbox_stats(pod_uid).await
     }
 
     fn events(&self) -> BoxStream<'static, RuntimeEvent> {

@@ -37,6 +37,7 @@ mod signals;
 mod streams;
 mod sys;
 mod table;
+mod usage;
 
 pub mod images;
 pub mod network;

@@ -27,6 +27,7 @@ use addresses::Addresses;
 pub(crate) use cni::Cni;
 pub use cni::CniConfig;
 use links::Links;
+pub(crate) use links::SANDBOX_INTERFACE;
 use nft::{Firewall, Net};
 pub use ports::Published;
 

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use ambient::Timestamp;
-use cri::{ContainerConfig, ContainerId, SandboxConfig, SandboxId, SandboxState};
+use cri::{ContainerConfig, ContainerId, Resources, SandboxConfig, SandboxId, SandboxState};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -51,6 +51,9 @@ pub(crate) struct ContainerRecord {
     pub(crate) stdin: bool,
     #[serde(default)]
     pub(crate) tty: bool,
+    /// As last asked for.
+    #[serde(default)]
+    pub(crate) resources: Resources,
     /// Unpacked layers it stands on; they must stay while it does.
     pub(crate) layers: Vec<PathBuf>,
     pub(crate) labels: BTreeMap<String, String>,
@@ -78,6 +81,7 @@ impl ContainerRecord {
             stop_signal: crate::signals::TERM,
             stdin: false,
             tty: false,
+            resources: config.resources.clone(),
             layers: Vec::new(),
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),

@@ -23,6 +23,8 @@ mod exec;
 mod harness;
 #[path = "runtime/images.rs"]
 mod images;
+#[path = "runtime/limits.rs"]
+mod limits;
 #[path = "runtime/logs.rs"]
 mod logs;
 #[path = "runtime/restart.rs"]
@@ -45,6 +47,7 @@ fn main() -> std::process::ExitCode {
         images::CASES,
         streams::CASES,
         logs::CASES,
+        limits::CASES,
         share::CASES,
     ];
     harness::main(&cases.concat(), &[("bench", bench::run)])

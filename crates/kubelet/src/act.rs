@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use client::{ApiError, Deletion};
 use cri::{CriError, SandboxId};
-use lifecycle::{Action, Cgroups, HookSpec, Lack, Observation, Outcome, PodSpec, ProbeSpec, StartStage};
+use lifecycle::{Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeSpec, StartStage};
 use objects::api::core::v1::Pod;
 
 use crate::cgroup;
@@ -67,8 +67,13 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         }
         Action::RunProbe { container, id, .. } => run_probe(scene, container, id).await,
         Action::RunHook { container, id, timeout, .. } => run_hook(scene, container, id, *timeout).await,
-        Action::MeasureMemory | Action::UpdateResources { .. } | Action::UpdatePodResources { .. } => {
-            Outcome::Failed("resizing in place is not available yet".to_owned())
+        Action::MeasureMemory => measure_memory(scene).await.map_or_else(failed, Outcome::Measured),
+        Action::UpdateResources { id, limits, .. } => {
+            let updated = runtime.update_container(&scene.ctx.runtime_id(id), cgroup::resources(limits)).await;
+            updated.map_or_else(failed, |()| Outcome::Done)
+        }
+        Action::UpdatePodResources { limits } => {
+            update_pod(scene, cgroup::resources(limits)).await.map_or_else(failed, |()| Outcome::Done)
         }
         Action::RemoveContainer { id, .. } => done(runtime.remove_container(&scene.ctx.runtime_id(id)).await),
         Action::StopSandbox { id } => done(runtime.stop_sandbox(&SandboxId::from(id.as_str())).await),
@@ -90,6 +95,28 @@ fn done(result: Result<(), CriError>) -> Outcome {
         Ok(()) | Err(CriError::NotFound { .. }) => Outcome::Done,
         Err(error) => Outcome::Failed(error.to_string()),
     }
+}
+
+fn failed(error: CriError) -> Outcome {
+    Outcome::Failed(error.to_string())
+}
+
+/// LC-350: what the pod and its containers use right now.
+async fn measure_memory(scene: &Scene) -> Result<MemoryUse, CriError> {
+    let runtime = &scene.ctx.runtime;
+    let bytes = |usage: &cri::Usage| i64::try_from(usage.memory_usage_bytes).unwrap_or(i64::MAX);
+    let pods = runtime.sandbox_stats(Some(&scene.who.uid)).await?;
+    let missing = || CriError::NotFound { what: "sandbox of pod", id: scene.who.uid.clone() };
+    let pod = pods.iter().map(|stats| bytes(&stats.usage)).max().ok_or_else(missing)?;
+    let containers = runtime.container_stats(Some(&scene.who.uid)).await?;
+    let containers = containers.into_iter().map(|stats| (stats.name, bytes(&stats.usage))).collect();
+    Ok(MemoryUse { pod, containers })
+}
+
+async fn update_pod(scene: &Scene, resources: cri::Resources) -> Result<(), CriError> {
+    let ready = scene.seen.sandboxes.iter().find(|sandbox| sandbox.is_ready);
+    let ready = ready.ok_or_else(|| CriError::Failed("the pod has no ready sandbox".to_owned()))?;
+    scene.ctx.runtime.update_sandbox(&SandboxId::from(ready.id.as_str()), resources).await
 }
 
 async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {

@@ -13,3 +13,15 @@ pub(crate) fn resources(values: &CgroupValues) -> Resources {
         oom_score_adj: values.oom_score_adj.unwrap_or(0),
     }
 }
+
+/// The way back, of what a cgroup was found to hold (LC-082).
+pub(crate) fn values(resources: &Resources) -> CgroupValues {
+    CgroupValues {
+        cpu_shares: resources.cpu_shares,
+        cpu_quota: resources.cpu_quota,
+        cpu_period: resources.cpu_period,
+        memory_limit_bytes: resources.memory_limit_bytes,
+        pids_limit: resources.pids_limit,
+        ..CgroupValues::default()
+    }
+}

@@ -6,6 +6,7 @@ use std::path::Path;
 use cri::{Container, ContainerState, CriError, NamespaceMode, ProcessUser, Sandbox, SandboxState};
 use lifecycle::{Instance, InstanceState, Observation, SandboxSeen, UserSeen};
 
+use crate::cgroup;
 use crate::container::{HASH, MESSAGE_POLICY, log_path};
 use crate::ctx::Ctx;
 use crate::logs;
@@ -80,7 +81,7 @@ async fn instance(ctx: &Ctx, pod: &PodRef, container: Container, words: &mut Las
         created_at: container.created_at,
         stop_signal: container.stop_signal,
         user: container.user.map(user_seen),
-        limits: None,
+        limits: container.resources.as_ref().map(cgroup::values),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Both versions against a directory that looks like the kernel's.
 
+use super::limits::cpu_weight;
 use super::*;
 
 fn fake(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -96,4 +97,52 @@ fn nobody_names_a_cgroup_outside_the_instance() {
 #[test]
 fn shares_map_onto_the_whole_range_of_weights() {
     assert_eq!([0, 2, 1024, 262_144, u64::MAX].map(cpu_weight), [1, 1, 39, 10_000, 10_000]);
+}
+
+#[test]
+fn version_2_is_updated_and_read_back_as_it_was_asked() {
+    let dir = fake(&[("cgroup.controllers", ""), ("podium-t/p/cpu.max", "max 100000\n")]);
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    let path = cgroups.pod("p").unwrap();
+    let read = |file: &str| fs::read_to_string(dir.path().join("podium-t/p").join(file)).unwrap();
+    let period = Resources { cpu_period: Some(50_000), ..Resources::default() };
+    cgroups.limit(&path, &period).unwrap();
+    assert_eq!(read("cpu.max"), "max 50000", "the quota stays");
+    // What the kernel makes of 100 MB: whole pages.
+    let asked = Resources { memory_limit_bytes: Some(100_000_000), ..resources() };
+    cgroups.limit(&path, &asked).unwrap();
+    fs::write(dir.path().join("podium-t/p/memory.max"), "99999744\n").unwrap();
+    assert_eq!(cgroups.limits(&path, &asked), asked);
+    assert_eq!(cgroups.limits(&path, &Resources::default()).memory_limit_bytes, Some(99_999_744));
+    assert_eq!(cgroups.limits(&path, &Resources::default()).cpu_shares, Some(500), "of weight 20");
+    let unlimited = Resources { memory_limit_bytes: Some(-1), cpu_quota: Some(-1), ..Resources::default() };
+    cgroups.limit(&path, &unlimited).unwrap();
+    let left = cgroups.limits(&path, &asked);
+    assert_eq!((left.memory_limit_bytes, left.cpu_quota), (None, None));
+}
+
+#[test]
+fn version_2_tells_usage() {
+    let stat = "anon 300\nfile 500\ninactive_file 200\nactive_file 300\npgfault 7\npgmajfault 2\n";
+    let dir = fake(&[
+        ("cgroup.controllers", ""),
+        ("podium-t/p/cpu.stat", "usage_usec 12\nuser_usec 5\n"),
+        ("podium-t/p/memory.stat", stat),
+        ("podium-t/p/memory.current", "1000\n"),
+        ("podium-t/p/pids.current", "3\n"),
+    ]);
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    let at = Timestamp::UNIX_EPOCH;
+    let expected = Usage {
+        at,
+        cpu_nanoseconds: 12_000,
+        memory_usage_bytes: 1000,
+        memory_working_set_bytes: 800,
+        memory_rss_bytes: 300,
+        page_faults: 7,
+        major_page_faults: 2,
+        processes: 3,
+    };
+    assert_eq!(cgroups.usage(&cgroups.pod("p").unwrap(), at).unwrap(), expected);
+    assert!(cgroups.usage(&cgroups.pod("gone").unwrap(), at).is_err());
 }

@@ -262,6 +262,6 @@ fn thread_died() -> io::Error {
     io::Error::other("netlink thread died")
 }
 
-pub(super) const SANDBOX_INTERFACE: &str = "eth0";
+pub(crate) const SANDBOX_INTERFACE: &str = "eth0";
 /// The kernel makes it first in every namespace.
 const LOOPBACK_INDEX: u32 = 1;

@@ -1,0 +1,231 @@
+//! The verbs about limits and usage: update, statistics.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cri::{
+    Container, ContainerId, ContainerStats, CriError, DiskUsage, NamespaceMode, NetworkUsage, Resources, SandboxId,
+    SandboxState, SandboxStats,
+};
+use shim::record;
+
+use crate::engine::{Inner, blocking};
+use crate::network::SANDBOX_INTERFACE;
+use crate::records::{self, ContainerRecord};
+use crate::table::{ContainerEntry, Stage, Table};
+
+impl Inner {
+    /// New limits while it runs. Remembered first: a record that asks for more
+    /// than the cgroup has only changes how the cgroup's values are spelled.
+    pub(crate) async fn update_container(
+        self: &Arc<Self>,
+        id: &ContainerId,
+        resources: Resources,
+    ) -> Result<(), CriError> {
+        let (record, cgroup) = {
+            let mut table = self.table();
+            let missing = || CriError::NotFound { what: "container", id: id.0.clone() };
+            let entry = table.containers.get_mut(id).ok_or_else(missing)?;
+            if entry.is_over() {
+                return Err(CriError::NotRunning { id: id.0.clone() });
+            }
+            entry.record.resources = merged(&entry.record.resources, &resources);
+            let record = entry.record.clone();
+            let cgroup = self.container_cgroup(&table, &record)?;
+            (record, cgroup)
+        };
+        let (inner, dir) = (self.clone(), self.dirs.container(&record.sandbox, id));
+        let updated = blocking(move || {
+            record::write(&dir, records::CONTAINER, &record)?;
+            inner.cgroups.limit(&cgroup, &resources)
+        });
+        updated.await?.map_err(|error| CriError::Failed(format!("failed to update container {id}: {error}")))
+    }
+
+    /// The same for the pod as a whole.
+    pub(crate) async fn update_sandbox(self: &Arc<Self>, id: &SandboxId, resources: Resources) -> Result<(), CriError> {
+        let record = {
+            let mut table = self.table();
+            let missing = || CriError::NotFound { what: "sandbox", id: id.0.clone() };
+            let entry = table.sandboxes.get_mut(id).ok_or_else(missing)?;
+            if entry.record.state != SandboxState::Ready {
+                return Err(CriError::Failed(format!("sandbox {id} is not ready")));
+            }
+            entry.record.config.resources = merged(&entry.record.config.resources, &resources);
+            entry.record.clone()
+        };
+        let cgroup = self.pod_cgroup(&record.config)?;
+        let (inner, dir) = (self.clone(), self.dirs.sandbox(id));
+        let updated = blocking(move || {
+            record::write(&dir, records::SANDBOX, &record)?;
+            inner.cgroups.limit(&cgroup, &resources)
+        });
+        updated.await?.map_err(|error| CriError::Failed(format!("failed to update sandbox {id}: {error}")))
+    }
+
+    /// All containers, the running ones with what their cgroups are set to (LC-082).
+    pub(crate) async fn containers(self: &Arc<Self>, pod_uid: Option<&str>) -> Result<Vec<Container>, CriError> {
+        let (mut shown, running) = {
+            let table = self.table();
+            (table.containers(pod_uid), self.running(&table, pod_uid))
+        };
+        if running.is_empty() {
+            return Ok(shown);
+        }
+        let inner = self.clone();
+        let read = move |(record, cgroup): (ContainerRecord, PathBuf)| {
+            let resources = inner.cgroups.limits(&cgroup, &record.resources);
+            (record.id, resources)
+        };
+        let limits: Vec<_> = blocking(move || running.into_iter().map(read).collect()).await?;
+        for (id, resources) in limits {
+            if let Some(container) = shown.iter_mut().find(|container| container.id == id) {
+                container.resources = Some(resources);
+            }
+        }
+        Ok(shown)
+    }
+
+    pub(crate) async fn container_stats(
+        self: &Arc<Self>,
+        pod_uid: Option<&str>,
+    ) -> Result<Vec<ContainerStats>, CriError> {
+        let running = self.running(&self.table(), pod_uid);
+        let (inner, at) = (self.clone(), self.clock.now().wall);
+        let stats_of = move |(record, cgroup): (ContainerRecord, PathBuf)| {
+            let dir = inner.dirs.container(&record.sandbox, &record.id);
+            // One that ended meanwhile has no figures any more.
+            let usage = inner.cgroups.usage(&cgroup, at).ok()?;
+            let writable_layer = disk_usage(&dir.join("upper"));
+            Some(ContainerStats { id: record.id, pod_uid: record.pod_uid, name: record.name, usage, writable_layer })
+        };
+        blocking(move || running.into_iter().filter_map(stats_of).collect()).await
+    }
+
+    pub(crate) async fn sandbox_stats(self: &Arc<Self>, pod_uid: Option<&str>) -> Result<Vec<SandboxStats>, CriError> {
+        let ready: Vec<_> = {
+            let table = self.table();
+            let records = table.sandboxes.values().map(|entry| &entry.record);
+            let ready = records.filter(|record| record.state == SandboxState::Ready);
+            ready.filter(|record| pod_uid.is_none_or(|uid| record.config.meta.uid == uid)).cloned().collect()
+        };
+        let (inner, at) = (self.clone(), self.clock.now().wall);
+        let stats_of = move |record: records::SandboxRecord| {
+            let usage = inner.cgroups.usage(&inner.pod_cgroup(&record.config).ok()?, at).ok()?;
+            let is_own = record.config.network != NamespaceMode::Node;
+            let network = is_own.then(|| network_usage(record.shim_pid)).flatten();
+            Some(SandboxStats { id: record.id, pod_uid: record.config.meta.uid, usage, network })
+        };
+        blocking(move || ready.into_iter().filter_map(stats_of).collect()).await
+    }
+
+    /// With their cgroups.
+    fn running(&self, table: &Table, pod_uid: Option<&str>) -> Vec<(ContainerRecord, PathBuf)> {
+        let is_wanted = |entry: &&ContainerEntry| {
+            matches!(entry.stage, Stage::Running { .. }) && pod_uid.is_none_or(|uid| entry.record.pod_uid == uid)
+        };
+        let entries = table.containers.values().filter(is_wanted);
+        let placed =
+            entries.filter_map(|entry| Some((entry.record.clone(), self.container_cgroup(table, &entry.record).ok()?)));
+        placed.collect()
+    }
+
+    fn container_cgroup(&self, table: &Table, record: &ContainerRecord) -> Result<PathBuf, CriError> {
+        let missing = || CriError::NotFound { what: "sandbox", id: record.sandbox.0.clone() };
+        let sandbox = table.sandboxes.get(&record.sandbox).ok_or_else(missing)?;
+        Ok(self.pod_cgroup(&sandbox.record.config)?.join(record.id.as_str()))
+    }
+}
+
+/// What is not given stays. The score of a process that runs stays in any case.
+fn merged(old: &Resources, new: &Resources) -> Resources {
+    Resources {
+        cpu_shares: new.cpu_shares.or(old.cpu_shares),
+        cpu_quota: new.cpu_quota.or(old.cpu_quota),
+        cpu_period: new.cpu_period.or(old.cpu_period),
+        memory_limit_bytes: new.memory_limit_bytes.or(old.memory_limit_bytes),
+        pids_limit: new.pids_limit.or(old.pids_limit),
+        oom_score_adj: old.oom_score_adj,
+    }
+}
+
+/// Of the pod's own interface, seen from its monitor, which lives in the same network.
+fn network_usage(pid: i32) -> Option<NetworkUsage> {
+    interface_usage(&fs::read_to_string(format!("/proc/{pid}/net/dev")).ok()?, SANDBOX_INTERFACE)
+}
+
+/// Eight columns received, then eight sent; bytes first, errors third.
+fn interface_usage(text: &str, interface: &str) -> Option<NetworkUsage> {
+    let columns = text.lines().find_map(|line| {
+        let (name, columns) = line.split_once(':')?;
+        (name.trim() == interface).then_some(columns)
+    })?;
+    let columns: Vec<u64> = columns.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    Some(NetworkUsage {
+        interface: interface.to_owned(),
+        received_bytes: *columns.first()?,
+        received_errors: *columns.get(2)?,
+        sent_bytes: *columns.get(8)?,
+        sent_errors: *columns.get(10)?,
+    })
+}
+
+/// What a tree takes on disk, as `du` counts: a file with many names once. A
+/// container changes it meanwhile, so what cannot be read is passed over.
+fn disk_usage(root: &Path) -> DiskUsage {
+    let (mut usage, mut seen) = (DiskUsage::default(), BTreeSet::new());
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        // Only directories that were found as such come here: no link is followed.
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        for (path, metadata) in
+            entries.filter_map(|entry| io::Result::ok(entry.metadata()).map(|it| (entry.path(), it)))
+        {
+            if metadata.nlink() > 1 && !metadata.is_dir() && !seen.insert((metadata.dev(), metadata.ino())) {
+                continue;
+            }
+            usage.bytes += metadata.blocks() * 512;
+            usage.inodes += 1;
+            if metadata.is_dir() {
+                dirs.push(path);
+            }
+        }
+    }
+    usage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_those_of_the_pods_own_interface() {
+        let text = "Inter-|   Receive                                                |  Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
+            lo:       9       9    9    9    9     9          9         9        9       9    9    9    9     9       9          9\n  \
+            eth0: 1500      10    1    0    0     0          0         0      700       7    2    0    0     0       0          0\n";
+        let usage = interface_usage(text, "eth0").unwrap();
+        assert_eq!(
+            (usage.received_bytes, usage.received_errors, usage.sent_bytes, usage.sent_errors),
+            (1500, 1, 700, 2)
+        );
+        assert_eq!(interface_usage(text, "eth1"), None);
+    }
+
+    #[test]
+    fn a_file_with_two_names_counts_once() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        fs::write(dir.path().join("d/a"), vec![1; 5000]).unwrap();
+        let one = disk_usage(dir.path());
+        assert!(one.bytes >= 5000 && one.inodes == 2, "{one:?}");
+        fs::hard_link(dir.path().join("d/a"), dir.path().join("b")).unwrap();
+        std::os::unix::fs::symlink("/", dir.path().join("root")).unwrap();
+        let two = disk_usage(dir.path());
+        assert_eq!((two.bytes, two.inodes), (one.bytes, 3), "the link itself, not what it leads to");
+    }
+}

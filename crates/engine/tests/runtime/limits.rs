@@ -1,0 +1,134 @@
+//! Limits that change while a container runs, and what it uses.
+
+use std::fs;
+use std::path::PathBuf;
+
+use cri::{CriError, Resources, Runtime};
+
+use crate::harness::Case;
+use crate::world::{World, check, shell};
+
+pub(crate) const CASES: &[Case] = &[
+    ("lc_349_limits_grow_and_shrink_while_it_runs", lc_349_limits_grow_and_shrink_while_it_runs),
+    ("lc_082_a_running_container_tells_its_limits", lc_082_a_running_container_tells_its_limits),
+    ("tc_053_what_is_over_or_unknown_takes_no_limits", tc_053_what_is_over_or_unknown_takes_no_limits),
+    ("usage_is_that_of_the_container_and_of_its_pod", usage_is_that_of_the_container_and_of_its_pod),
+];
+
+const MIB: i64 = 1 << 20;
+
+fn memory(mib: i64) -> Resources {
+    Resources { memory_limit_bytes: Some(mib * MIB), ..Resources::default() }
+}
+
+/// A file of a pod's (or container's) version 1 cgroup; `None` on version 2.
+fn v1(world: &World, controller: &str, below: &str, file: &str) -> Option<String> {
+    let root = PathBuf::from("/sys/fs/cgroup").join(controller);
+    let dir = root.join(&world.config.cgroup_root).join("besteffort/poda").join(below);
+    fs::read_to_string(dir.join(file)).ok().map(|text| text.trim().to_owned())
+}
+
+fn lc_349_limits_grow_and_shrink_while_it_runs() {
+    check(|world| async move {
+        let mut config = world.sandbox_config("a");
+        config.resources = memory(64);
+        let sandbox = world.engine.run_sandbox(config).await.unwrap();
+        let mut config = shell("c", "sleep 1000");
+        config.resources = Resources { cpu_quota: Some(20_000), cpu_period: Some(100_000), ..memory(32) };
+        let id = world.run_with(&sandbox, config).await;
+        let limit = async || world.container(&id).await.resources.unwrap().memory_limit_bytes.unwrap() / MIB;
+        assert_eq!(limit().await, 32);
+        // Outside in when it grows, inside out when it shrinks.
+        world.engine.update_sandbox(&sandbox, memory(128)).await.unwrap();
+        world.engine.update_container(&id, memory(96)).await.unwrap();
+        assert_eq!(limit().await, 96);
+        world.engine.update_container(&id, memory(24)).await.unwrap();
+        world.engine.update_sandbox(&sandbox, memory(48)).await.unwrap();
+        assert_eq!(limit().await, 24);
+        for file in ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"] {
+            if let Some(found) = v1(&world, "memory", "", file) {
+                assert_eq!(found, (48 * MIB).to_string(), "{file} of the pod");
+            }
+            if let Some(found) = v1(&world, "memory", id.as_str(), file) {
+                assert_eq!(found, (24 * MIB).to_string(), "{file} of the container");
+            }
+        }
+        // A shorter period with the old quota would be more than the pod may have.
+        let half = Resources { cpu_quota: Some(20_000), cpu_period: Some(100_000), ..Resources::default() };
+        world.engine.update_sandbox(&sandbox, half).await.unwrap();
+        let finer = Resources { cpu_quota: Some(2000), cpu_period: Some(10_000), ..Resources::default() };
+        world.engine.update_container(&id, finer.clone()).await.unwrap();
+        let resources = world.container(&id).await.resources.unwrap();
+        assert_eq!((resources.cpu_quota, resources.cpu_period), (finer.cpu_quota, finer.cpu_period));
+        assert_eq!(resources.memory_limit_bytes, Some(24 * MIB), "what was not given stays");
+    });
+}
+
+fn lc_082_a_running_container_tells_its_limits() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let mut config = shell("c", "sleep 1000");
+        // No whole number of pages, and shares that version 2 cannot express.
+        let asked = Resources {
+            cpu_shares: Some(205),
+            cpu_quota: Some(50_000),
+            cpu_period: Some(100_000),
+            memory_limit_bytes: Some(100_000_000),
+            pids_limit: Some(50),
+            oom_score_adj: 900,
+        };
+        config.resources = asked.clone();
+        let id = world.create(&sandbox, config).await;
+        assert_eq!(world.container(&id).await.resources, None, "it does not run yet");
+        world.engine.start_container(&id).await.unwrap();
+        assert_eq!(world.container(&id).await.resources, Some(asked.clone()));
+        let more = Resources { cpu_shares: Some(307), ..Resources::default() };
+        world.engine.update_container(&id, more).await.unwrap();
+        let world = world.reopen().await;
+        assert_eq!(world.container(&id).await.resources, Some(Resources { cpu_shares: Some(307), ..asked }));
+    });
+}
+
+fn tc_053_what_is_over_or_unknown_takes_no_limits() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let id = world.run(&sandbox, "c", "true").await;
+        world.exit(&id).await;
+        let over = world.engine.update_container(&id, memory(8)).await;
+        assert_eq!(over, Err(CriError::NotRunning { id: id.0.clone() }));
+        assert_eq!(world.container(&id).await.resources, None);
+        let nobody = world.engine.update_container(&"nobody".into(), memory(8)).await;
+        assert!(matches!(nobody, Err(CriError::NotFound { .. })), "{nobody:?}");
+        let nowhere = world.engine.update_sandbox(&"nowhere".into(), memory(8)).await;
+        assert!(matches!(nowhere, Err(CriError::NotFound { .. })), "{nowhere:?}");
+    });
+}
+
+fn usage_is_that_of_the_container_and_of_its_pod() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let script = "dd if=/dev/zero of=/file bs=1024 count=2048 2>/dev/null; dd if=/dev/zero of=/dev/shm/m bs=1024 count=4096 2>/dev/null; \
+            echo ready; sleep 1000";
+        let id = world.run(&sandbox, "c", script).await;
+        world.says(&id, "ready").await;
+        let idle = world.sandbox("b").await;
+        let other = world.run(&idle, "idle", "sleep 1000").await;
+        let all = world.engine.container_stats(None).await.unwrap();
+        assert_eq!(all.len(), 2, "{all:?}");
+        let of_a = world.engine.container_stats(Some("a")).await.unwrap();
+        assert_eq!((of_a.len(), &of_a[0].id, of_a[0].name.as_str()), (1, &id, "c"));
+        let usage = of_a[0].usage;
+        assert!(usage.memory_usage_bytes >= 4 << 20, "{usage:?}");
+        assert!(usage.memory_working_set_bytes <= usage.memory_usage_bytes, "{usage:?}");
+        assert!(usage.cpu_nanoseconds > 0 && usage.page_faults > 0 && usage.processes >= 1, "{usage:?}");
+        assert!(of_a[0].writable_layer.bytes >= 2 << 20 && of_a[0].writable_layer.inodes >= 1, "{of_a:?}");
+        let pods = world.engine.sandbox_stats(Some("a")).await.unwrap();
+        assert_eq!((pods.len(), pods[0].pod_uid.as_str()), (1, "a"));
+        assert!(pods[0].usage.memory_usage_bytes >= 4 << 20, "{pods:?}");
+        assert_eq!(pods[0].network.as_ref().unwrap().interface, "eth0");
+        world.engine.stop_container(&other, std::time::Duration::ZERO).await.unwrap();
+        assert!(world.engine.container_stats(Some("b")).await.unwrap().is_empty());
+        world.engine.stop_sandbox(&sandbox).await.unwrap();
+        assert!(world.engine.sandbox_stats(Some("a")).await.unwrap().is_empty());
+    });
+}
