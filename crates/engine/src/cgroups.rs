@@ -33,10 +33,11 @@ enum Layout {
 }
 
 /// May the processes use every device of the host?
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Devices {
     Inherit,
-    Standard,
+    /// Those everybody has, and what further rules allow.
+    Standard(Vec<String>),
     All,
 }
 
@@ -101,7 +102,7 @@ impl Cgroups {
             Layout::V2(root) => create_v2(root, path)?,
         }
         self.limit(path, resources)?;
-        self.controller("devices", path).map_or(Ok(()), |dir| allow_devices(&dir, devices))
+        self.controller("devices", path).map_or(Ok(()), |dir| allow_devices(&dir, &devices))
     }
 
     /// Sets what is given, also while the cgroup is used; the rest stays.
@@ -189,13 +190,14 @@ fn create_v1(name: &str, root: &Path, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn allow_devices(dir: &Path, devices: Devices) -> io::Result<()> {
+fn allow_devices(dir: &Path, devices: &Devices) -> io::Result<()> {
     match devices {
         Devices::Inherit => Ok(()),
         Devices::All => limits::set(&dir.join("devices.allow"), "a"),
-        Devices::Standard => {
+        Devices::Standard(more) => {
             limits::set(&dir.join("devices.deny"), "a")?;
-            STANDARD_DEVICES.iter().try_for_each(|rule| limits::set(&dir.join("devices.allow"), rule))
+            let rules = STANDARD_DEVICES.iter().copied().chain(more.iter().map(String::as_str));
+            rules.into_iter().try_for_each(|rule| limits::set(&dir.join("devices.allow"), rule))
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::rootfs::Snapshots;
 use crate::sandbox::remove_dir;
 use crate::shim_client::{Shim, TOO_OLD};
 use crate::table::{ContainerEntry, Stage};
-use crate::{etc, launch, rootfs};
+use crate::{devices, etc, launch, rootfs};
 
 impl Inner {
     pub(crate) async fn create_container(
@@ -44,6 +44,9 @@ impl Inner {
         (record.stdin, record.tty) = (config.stdin, config.tty);
         if (config.stdin || config.tty) && parent.shim_version < wire::STREAMS_SINCE {
             return Err(CriError::Failed(format!("failed to create container with stdin or tty: {TOO_OLD}")));
+        }
+        if !launch::is_plain(&config) && parent.shim_version < wire::CONFINEMENT_SINCE {
+            return Err(CriError::Failed(format!("failed to create container with subPath or devices: {TOO_OLD}")));
         }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
@@ -102,17 +105,14 @@ impl Inner {
         let dir = self.dirs.container(&sandbox.id, &record.id);
         let overlay = self.root_of(record, &dir)?;
         let shared = etc::mounts(&self.dirs.sandbox(&sandbox.id), &config.mounts).into_iter();
-        let shared = shared.map(|(source, destination)| wire::BindMount { source, destination, readonly: false });
+        let shared =
+            shared.map(|(source, destination)| wire::BindMount { source, destination, ..wire::BindMount::default() });
         let anonymous = volumes.iter().map(|volume| wire::BindMount {
             source: volume.source.clone(),
             destination: volume.destination.clone(),
-            readonly: false,
+            ..wire::BindMount::default()
         });
-        let own = config.mounts.iter().map(|mount| wire::BindMount {
-            source: mount.host_path.clone(),
-            destination: mount.container_path.clone(),
-            readonly: mount.readonly,
-        });
+        let own = config.mounts.iter().map(launch::bind).collect::<Result<Vec<_>, _>>()?;
         let cgroup = self.pod_cgroup(&sandbox.config)?.join(record.id.as_str());
         Ok(wire::ContainerSpec {
             id: record.id.0.clone(),
@@ -135,6 +135,8 @@ impl Inner {
             log_limits: Some(launch::log_limits(sandbox.config.log_limits)),
             input: launch::input(config),
             tty: config.tty,
+            unmasked_proc: config.security.unmasked_proc,
+            devices: devices::given(config)?,
         })
     }
 
@@ -169,7 +171,11 @@ impl Inner {
         volumes: Vec<AnonymousVolume>,
     ) -> Result<(), CriError> {
         let failed = |what: &str, error: std::io::Error| CriError::Failed(format!("{what}: {error}"));
-        let devices = if config.security.privileged { Devices::All } else { Devices::Standard };
+        let devices = if config.security.privileged {
+            Devices::All
+        } else {
+            Devices::Standard(spec.devices.iter().map(devices::rule).collect())
+        };
         let (inner, dir, log) = (self.clone(), spec.dir.clone(), spec.log.clone());
         let (cgroup, resources) = (relative(&spec.cgroup.path), config.resources.clone());
         let layers = record.layers.clone();

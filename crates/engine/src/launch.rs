@@ -1,8 +1,8 @@
 //! From what the agent asks and the image says to what the shim shall run. Pure.
 
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 
-use cri::{ContainerConfig, CriError, LogLimits, NamespaceMode, Seccomp, SecurityContext};
+use cri::{ContainerConfig, CriError, LogLimits, Mount, NamespaceMode, Propagation, Seccomp, SecurityContext};
 use shim::wire;
 
 use crate::images::ImageConfig;
@@ -36,10 +36,11 @@ pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig, hostname: &
         env: environment(config, image, hostname),
         cwd,
         user: wire::User {
-            name: image.user.clone(),
+            name: security.run_as_username.clone().unwrap_or_else(|| image.user.clone()),
             uid: security.run_as_user,
             gid: security.run_as_group,
             groups: security.supplemental_groups.clone(),
+            only_groups: security.strict_groups,
         },
         capabilities: capabilities(security)?,
         seccomp: match &security.seccomp {
@@ -123,6 +124,32 @@ pub(crate) fn pid_namespace(mode: NamespaceMode) -> wire::PidNamespace {
         NamespaceMode::Pod => wire::PidNamespace::Pod,
         NamespaceMode::Node => wire::PidNamespace::Host,
     }
+}
+
+/// What shims before [`wire::CONFINEMENT_SINCE`] would not hear.
+pub(crate) fn is_plain(config: &ContainerConfig) -> bool {
+    let is_whole = |mount: &Mount| mount.sub_path.is_none() && !mount.recursive_readonly;
+    config.mounts.iter().all(is_whole) && config.devices.is_empty() && !config.security.strict_groups
+}
+
+pub(crate) fn bind(mount: &Mount) -> Result<wire::BindMount, CriError> {
+    if mount.propagation == Propagation::Bidirectional {
+        let path = &mount.container_path;
+        return Err(CriError::Invalid(format!("mount {path:?}: mountPropagation Bidirectional is not supported")));
+    }
+    if let Some(part) = &mount.sub_path
+        && !part.components().all(|component| matches!(component, Component::Normal(_)))
+    {
+        return Err(CriError::Invalid(format!("subPath {part:?} is not a plain relative path")));
+    }
+    Ok(wire::BindMount {
+        source: mount.host_path.clone(),
+        sub_path: mount.sub_path.clone(),
+        destination: mount.container_path.clone(),
+        readonly: mount.readonly,
+        recursive_readonly: mount.recursive_readonly,
+        follows_node: mount.propagation == Propagation::HostToContainer,
+    })
 }
 
 pub(crate) fn input(config: &ContainerConfig) -> wire::Input {

@@ -22,6 +22,7 @@
 mod cgroups;
 mod config;
 mod container;
+mod devices;
 mod engine;
 mod etc;
 mod exec;
@@ -36,6 +37,7 @@ mod shim_client;
 mod signals;
 mod streams;
 mod sys;
+mod sysctls;
 mod table;
 mod usage;
 

@@ -12,15 +12,19 @@ use tokio::sync::Mutex;
 
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking};
-use crate::etc;
 use crate::network::NetworkError;
 use crate::records::{self, SandboxRecord};
 use crate::shim_client::{self, Shim, Told};
 use crate::table::SandboxEntry;
+use crate::{etc, sysctls};
 
 impl Inner {
     pub(crate) async fn run_sandbox(self: &Arc<Self>, config: SandboxConfig) -> Result<SandboxId, CriError> {
         refuse_ipv6_ports(&config)?;
+        if config.user_namespace.is_some() {
+            return Err(CriError::Invalid("hostUsers: false is not supported by this runtime".into()));
+        }
+        sysctls::settings(&config)?;
         let cgroup = self.pod_cgroup(&config)?;
         let id = SandboxId(self.ids.hex64());
         let pod_uid = config.meta.uid.clone();
@@ -64,6 +68,7 @@ impl Inner {
             ipc: config.ipc != NamespaceMode::Node,
             hostname: (!is_host_network).then(|| hostname.clone()),
             pid: config.pid == NamespaceMode::Pod,
+            sysctls: sysctls::settings(&config)?,
         };
         let (limited, shim) = tokio::join!(limited, self.start_shim(id, setup));
         let (shim, shim_pid) = shim?;

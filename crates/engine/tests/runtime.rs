@@ -34,6 +34,9 @@ mod share;
 #[path = "runtime/streams.rs"]
 mod streams;
 
+#[path = "runtime/volumes.rs"]
+mod volumes;
+
 fn main() -> std::process::ExitCode {
     let mut args = std::env::args_os().skip(1);
     if args.next().is_some_and(|verb| verb == shim::VERB) {
@@ -48,6 +51,7 @@ fn main() -> std::process::ExitCode {
         streams::CASES,
         logs::CASES,
         limits::CASES,
+        volumes::CASES,
         share::CASES,
     ];
     harness::main(&cases.concat(), &[("bench", bench::run)])

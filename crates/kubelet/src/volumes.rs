@@ -61,14 +61,16 @@ pub(crate) async fn mounts(
         let volume = volume.ok_or_else(|| format!("volume {} is not defined", mount.name))?;
         let (source, kind) = (path_of(&dir, volume), Source::of(volume));
         let below = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref()).filter(|path| !path.is_empty());
-        let host_path = match (below, kind) {
-            (None, _) => source,
+        let (host_path, sub_path) = match (below, kind) {
+            (None, _) => (source, None),
             // What the agent wrote itself cannot be swapped for a symlink by a container.
-            (Some(below), Source::Payload) if is_plain(below) => source.join("..data").join(below),
-            (Some(_), _) => return Err(format!("volume {}: subPath is not supported for this volume", mount.name)),
+            (Some(below), Source::Payload) if is_plain(below) => (source.join("..data").join(below), None),
+            // Containers write here: the runtime looks where links lead.
+            (Some(below), _) if is_plain(below) && mount.sub_path.is_some() => (source, Some(PathBuf::from(below))),
+            (Some(below), _) => return Err(format!("volume {}: subPath {below:?} is not supported", mount.name)),
         };
         let readonly = mount.read_only == Some(true) || kind == Source::Payload;
-        mounts.push(Mount::new(host_path, &mount.mount_path, readonly));
+        mounts.push(Mount { sub_path, ..Mount::new(host_path, &mount.mount_path, readonly) });
     }
     let Instance { attempt, pod_ips } = instance;
     let is_taken = |path: &str| container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == path);

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
+use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
@@ -22,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::executor::Launch;
 use crate::inroot::Identity;
 use crate::profile::Profile;
-use crate::wire::{ContainerSpec, PidNamespace};
+use crate::wire::{BindMount, ContainerSpec, PidNamespace};
 use crate::{inroot, parcel, spec, sys};
 
 /// A program's ends of what it is connected to.
@@ -109,6 +110,7 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
     isolate(container, shared, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
     let stage = spec::stage(container);
     mount_root(container, &stage)?;
+    let binds = place_binds(container, &stage)?;
     let shm = shared_memory(&shared.memory, &stage);
     let pid = pid_namespace(container, shared)?;
     let root_path = stage.join("root");
@@ -121,7 +123,7 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
         .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
     let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
     ends.give_to(&identity).map_err(|error| format!("error giving the user its streams: {error}"))?;
-    let around = spec::Around { root: &root_path, shm: shm.as_deref(), pid: pid.as_deref(), available };
+    let around = spec::Around { root: &root_path, shm: shm.as_deref(), pid: pid.as_deref(), binds: &binds, available };
     let config = spec::oci(container, &identity, &around);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
     let profile = Profile::of(container);
@@ -173,6 +175,38 @@ fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
         nix::unistd::chdir("/")
     };
     overlay().map_err(|error| format!("error mounting container root: {error}"))
+}
+
+/// The volumes, with parts of them shown at places of our own: libcontainer
+/// goes by path, and the path to a part may change under its hands. Where they
+/// are mounted it resolves inside the root by descriptors itself.
+fn place_binds(container: &ContainerSpec, stage: &Path) -> Result<Vec<BindMount>, String> {
+    let place = |(number, bind): (usize, &BindMount)| match &bind.sub_path {
+        None => Ok(bind.clone()),
+        Some(part) => {
+            let target = stage.join(format!("part{number}"));
+            let placed = place_part(&bind.source, part, &target);
+            placed.map_err(|error| format!("error mounting subPath {part:?} of {:?}: {error}", bind.source))?;
+            Ok(BindMount { source: target, sub_path: None, ..bind.clone() })
+        }
+    };
+    container.mounts.iter().enumerate().map(place).collect()
+}
+
+fn place_part(volume: &Path, part: &Path, target: &Path) -> io::Result<()> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let base = nix::fcntl::open(volume, flags, nix::sys::stat::Mode::empty())?;
+    let opened = inroot::open_part(base.as_fd(), part).map_err(|error| match error.raw_os_error() {
+        Some(libc::EXDEV | libc::ELOOP) => io::Error::other("a link in it leads outside of the volume"),
+        _ => error,
+    })?;
+    let is_dir = File::from(opened.try_clone()?).metadata()?.is_dir();
+    if is_dir {
+        fs::create_dir(target)?
+    } else {
+        drop(File::create(target)?)
+    }
+    sys::mount_tree(opened.as_fd(), target)
 }
 
 /// Where to find the pod's `/dev/shm`; `None` means each container has its own,

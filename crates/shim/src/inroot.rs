@@ -47,6 +47,43 @@ fn open_dir(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
     sys::open_in_root(root, path, libc::O_PATH | libc::O_DIRECTORY)
 }
 
+/// Opens the part `path` of the directory (or file) `base`, following only
+/// links that stay in it (CVE-2017-1002101, CVE-2021-25741). What is missing
+/// becomes a directory with the mode of `base`, as the kubelet makes it.
+pub(crate) fn open_part(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    match sys::open_beneath(base, path, libc::O_PATH) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    let mode = Mode::from_bits_truncate(nix::sys::stat::fstat(base)?.st_mode);
+    let (mut reached, mut parent) = (PathBuf::new(), base.try_clone_to_owned()?);
+    for component in path.components() {
+        let Component::Normal(name) = component else {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a plain relative path"));
+        };
+        reached.push(name);
+        parent = match sys::open_beneath(base, &reached, libc::O_PATH | libc::O_DIRECTORY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Whoever else makes it may: it is opened as carefully.
+                match mkdirat(&parent, name, mode) {
+                    Ok(()) => {
+                        // Whatever the umask.
+                        let made = sys::open_beneath(base, &reached, libc::O_PATH | libc::O_DIRECTORY)?;
+                        nix::sys::stat::fchmodat(&made, ".", mode, nix::sys::stat::FchmodatFlags::FollowSymlink)?;
+                        made
+                    }
+                    Err(nix::errno::Errno::EEXIST) => {
+                        sys::open_beneath(base, &reached, libc::O_PATH | libc::O_DIRECTORY)?
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            opened => opened?,
+        };
+    }
+    Ok(parent)
+}
+
 /// A user as numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Identity {
@@ -102,6 +139,7 @@ fn identity(user: &User, passwd: &str, group: &str) -> Result<Identity, String> 
     let mut groups = user.groups.clone();
     if let Some(entry) = &entry
         && image_gid.is_none()
+        && !user.only_groups
     {
         groups.extend(memberships(group, entry.name));
     }
@@ -164,7 +202,7 @@ mod tests {
     const GROUP: &str = "root:x:0:\nwww:x:34:\nlogs:x:7:web,other\n";
 
     fn check(name: &str, uid: Option<u32>) -> Result<(u32, u32, Vec<u32>, String), String> {
-        let user = User { name: name.into(), uid, gid: None, groups: vec![] };
+        let user = User { name: name.into(), uid, ..User::default() };
         identity(&user, PASSWD, GROUP).map(|id| (id.uid, id.gid, id.groups, id.home))
     }
 
@@ -176,6 +214,12 @@ mod tests {
         assert_eq!(check("web:logs", None), Ok((33, 7, vec![7], "/var/www".into())));
         assert_eq!(check("5:6", None), Ok((5, 6, vec![6], "/".into())));
         assert_eq!(check("web", Some(1000)), Ok((1000, 0, vec![0], "/".into())));
+    }
+
+    #[test]
+    fn strict_groups_are_those_of_the_pod_alone() {
+        let user = User { name: "web".into(), groups: vec![99], only_groups: true, ..User::default() };
+        assert_eq!(identity(&user, PASSWD, GROUP).unwrap().groups, [34, 99]);
     }
 
     #[test]

@@ -497,6 +497,11 @@ fn enter(setup: &Setup) -> io::Result<Shared> {
     if setup.network {
         sys::loopback_up()?;
     }
+    for (path, value) in &setup.sysctls {
+        // Which namespace is meant the kernel sees by who writes.
+        let written = std::fs::write(std::path::Path::new("/proc/sys").join(path), value);
+        written.map_err(|error| io::Error::new(error.kind(), format!("sysctl {path} = {value}: {error}")))?;
+    }
     let memory = if setup.ipc { SharedMemory::of_pod()? } else { SharedMemory::Node };
     let pid = if setup.pid { Some(init::start()?) } else { None };
     Ok(Shared { memory, pid })

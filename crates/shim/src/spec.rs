@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::inroot::Identity;
-use crate::wire::{CAPABILITIES, ContainerSpec};
+use crate::wire::{BindMount, CAPABILITIES, ContainerSpec, Device};
 
 /// What a container is put into.
 pub(crate) struct Around<'a> {
@@ -16,13 +16,15 @@ pub(crate) struct Around<'a> {
     pub(crate) shm: Option<&'a Path>,
     /// Its PID namespace if it is not the node's; empty: a new one.
     pub(crate) pid: Option<&'a Path>,
+    /// What is mounted into it, without parts.
+    pub(crate) binds: &'a [BindMount],
     /// What capabilities we have to give.
     pub(crate) available: u64,
 }
 
 /// The OCI configuration of a container.
 pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>) -> Value {
-    let Around { root, shm, pid, available } = *around;
+    let Around { root, shm, pid, binds, available } = *around;
     // Two more than the program will have: the executor needs them to install
     // the filter and to give the rest up, itself included.
     let mask = (mask(&spec.capabilities) | bit("CAP_SYS_ADMIN") | bit("CAP_SETPCAP")) & available;
@@ -33,7 +35,7 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
         namespaces.push(if is_new { json!({"type": "pid"}) } else { json!({"type": "pid", "path": path}) });
     }
     let (masked, mut readonly): (&[&str], Vec<&str>) =
-        if spec.privileged { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
+        if spec.privileged || spec.unmasked_proc { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
     if !spec.privileged && !spec.cgroup.hierarchies.is_empty() {
         // The hierarchies' mount points had to be made first.
         readonly.push(CGROUP_PATH);
@@ -52,17 +54,25 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
             },
         },
         "root": { "path": root, "readonly": spec.readonly_rootfs },
-        "mounts": mounts(spec, shm),
+        "mounts": mounts(spec, binds, shm),
         "linux": {
             "cgroupsPath": spec.cgroup.path,
             "namespaces": namespaces,
             "maskedPaths": masked,
             "readonlyPaths": readonly,
+            "devices": spec.devices.iter().map(device).collect::<Vec<_>>(),
         },
     })
 }
 
-fn mounts(spec: &ContainerSpec, shm: Option<&Path>) -> Vec<Value> {
+fn device(device: &Device) -> Value {
+    json!({
+        "path": device.path, "type": if device.is_block { "b" } else { "c" }, "major": device.major,
+        "minor": device.minor, "fileMode": device.mode, "uid": device.uid, "gid": device.gid,
+    })
+}
+
+fn mounts(spec: &ContainerSpec, binds: &[BindMount], shm: Option<&Path>) -> Vec<Value> {
     let access = if spec.privileged { "rw" } else { "ro" };
     let mount = |destination: &str, kind: &str, options: &[&str]| json!({"destination": destination, "type": kind, "source": kind, "options": options});
     let mut mounts = vec![
@@ -76,21 +86,26 @@ fn mounts(spec: &ContainerSpec, shm: Option<&Path>) -> Vec<Value> {
     let safe = ["nosuid", "noexec", "nodev"];
     match shm {
         // A volume of the pod comes in its place.
-        _ if spec.mounts.iter().any(|bind| bind.destination == Path::new(SHM_PATH)) => {}
+        _ if binds.iter().any(|bind| bind.destination == Path::new(SHM_PATH)) => {}
         Some(source) => mounts.push(json!({
             "destination": SHM_PATH, "type": "bind", "source": source,
             "options": [safe[0], safe[1], safe[2], "bind", "rprivate", "rw"],
         })),
         None => mounts.push(mount(SHM_PATH, "tmpfs", &[&safe[..], &["mode=1777", "size=65536k"]].concat())),
     }
-    let mut binds: Vec<_> = spec.mounts.iter().collect();
+    let mut binds: Vec<_> = binds.iter().collect();
     // Outer directories first, so that an inner mount is not hidden.
     binds.sort_by_key(|bind| bind.destination.components().count());
     mounts.extend(binds.into_iter().map(|bind| {
-        let access = if bind.readonly { "ro" } else { "rw" };
+        let access = match (bind.readonly, bind.recursive_readonly) {
+            (true, true) => "rro",
+            (true, false) => "ro",
+            (false, _) => "rw",
+        };
+        let propagation = if bind.follows_node { "rslave" } else { "rprivate" };
         json!({
             "destination": bind.destination, "type": "bind", "source": bind.source,
-            "options": ["rbind", "rprivate", access],
+            "options": ["rbind", propagation, access],
         })
     }));
     mounts

@@ -200,11 +200,20 @@ pub(crate) fn loopback_up() -> io::Result<()> {
 
 /// Opens `path` as if `root` were the root directory, links and `..` included.
 pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    open_at(root, path, flags, libc::RESOLVE_IN_ROOT)
+}
+
+/// Opens `path` below `dir`; a link that leads out of it is an error (`EXDEV`).
+pub(crate) fn open_beneath(dir: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
+    open_at(dir, path, flags, libc::RESOLVE_BENEATH)
+}
+
+fn open_at(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
     let path = c_string(path.as_os_str())?;
     // SAFETY: an all-zero open_how is a valid one.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = u64::from((flags | libc::O_CLOEXEC).unsigned_abs());
-    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    how.resolve = resolve | libc::RESOLVE_NO_MAGICLINKS;
     // SAFETY: `path` and `how` are valid for the call and `how`'s size is given.
     // The result is checked and owned once.
     unsafe {
@@ -233,8 +242,18 @@ pub(crate) fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> 
 
 /// Shows a detached file system at `target` as well. Kernels before 6.15 refuse.
 pub(crate) fn mount_again(filesystem: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
+    mount_clone(filesystem, target, 0)
+}
+
+/// Shows the file or directory behind a descriptor at `target`, with what is
+/// mounted below it. No path leads there that could be changed meanwhile.
+pub(crate) fn mount_tree(source: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
+    mount_clone(source, target, AT_RECURSIVE)
+}
+
+fn mount_clone(filesystem: BorrowedFd<'_>, target: &Path, more: u32) -> io::Result<()> {
     let target = c_string(target.as_os_str())?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH.unsigned_abs();
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH.unsigned_abs() | more;
     // SAFETY: an empty path means the descriptor itself; the result is checked and owned once.
     let clone = unsafe { owned(libc::syscall(libc::SYS_open_tree, filesystem.as_raw_fd(), c"".as_ptr(), flags))? };
     // SAFETY: both paths are valid strings for the call.
@@ -246,6 +265,7 @@ pub(crate) fn mount_again(filesystem: BorrowedFd<'_>, target: &Path) -> io::Resu
 }
 
 // From linux/mount.h; not every C library has them.
+const AT_RECURSIVE: u32 = 0x8000;
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
 const FSCONFIG_SET_STRING: u32 = 1;

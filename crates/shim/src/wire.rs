@@ -14,14 +14,18 @@ use serde::{Deserialize, Serialize};
 ///
 /// 1 ends the connection when it hears a request it does not know; from 2 on
 /// such a request is answered with [`Fault::Unsupported`]. 3 knows streams,
-/// inputs, terminals, log limits and PID namespaces of pods.
-pub const VERSION: u32 = 3;
+/// inputs, terminals, log limits and PID namespaces of pods. 4 knows kernel
+/// settings, devices, parts of volumes and how mounts behave.
+pub const VERSION: u32 = 4;
 
 /// The first version that knows [`Request::Exec`].
 pub const EXEC_SINCE: u32 = 2;
 /// The first version that knows [`Request::Stream`] and [`Request::Attach`],
 /// and what a [`ContainerSpec`] says of input and terminal.
 pub const STREAMS_SINCE: u32 = 3;
+/// The first version that knows what a [`ContainerSpec`] says of devices and
+/// `/proc`, a [`User`] of groups and a [`BindMount`] of parts and propagation.
+pub const CONFINEMENT_SINCE: u32 = 4;
 
 /// What is kept of each output of a command (CVE-2022-31030).
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
@@ -124,6 +128,9 @@ pub struct Setup {
     /// A PID namespace that all its containers share.
     #[serde(default)]
     pub pid: bool,
+    /// Paths below `/proc/sys` with their values, of its own namespaces only.
+    #[serde(default)]
+    pub sysctls: Vec<(String, String)>,
 }
 
 /// What somebody is connected to.
@@ -166,6 +173,26 @@ pub struct ContainerSpec {
     /// A terminal instead of pipes.
     #[serde(default)]
     pub tty: bool,
+    /// Nothing of `/proc` is hidden or read-only.
+    #[serde(default)]
+    pub unmasked_proc: bool,
+    #[serde(default)]
+    pub devices: Vec<Device>,
+}
+
+/// A device node to be made in a container; the cgroup decides who opens it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Device {
+    /// Below `/dev`.
+    pub path: PathBuf,
+    pub is_block: bool,
+    pub major: u32,
+    pub minor: u32,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    /// Of `r`, `w` and `m`.
+    pub permissions: String,
 }
 
 /// When a log begins a new file, and how many there may be.
@@ -204,13 +231,25 @@ pub struct User {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub groups: Vec<u32>,
+    /// None of the image's `/etc/group` besides.
+    #[serde(default)]
+    pub only_groups: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct BindMount {
     pub source: PathBuf,
+    /// Only this part of `source`, which somebody may be changing meanwhile.
+    #[serde(default)]
+    pub sub_path: Option<PathBuf>,
     pub destination: PathBuf,
     pub readonly: bool,
+    /// What is mounted below as well.
+    #[serde(default)]
+    pub recursive_readonly: bool,
+    /// Later mounts of the node below are seen.
+    #[serde(default)]
+    pub follows_node: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

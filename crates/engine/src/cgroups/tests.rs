@@ -42,7 +42,7 @@ fn version_2_gets_weights_and_limits_in_one_directory() {
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
     assert!(cgroups.is_v2());
     let path = cgroups.pod("pod1").unwrap().join("c1");
-    cgroups.create(&path, &resources(), Devices::Standard).unwrap();
+    cgroups.create(&path, &resources(), Devices::Standard(vec![])).unwrap();
     let read = |file: &str| fs::read_to_string(dir.path().join("podium-t/pod1/c1").join(file)).unwrap();
     assert_eq!(read("cpu.weight"), "20");
     assert_eq!(read("cpu.max"), "50000 100000");
@@ -70,7 +70,7 @@ fn version_1_gets_a_directory_in_every_hierarchy_and_a_device_list() {
     let cgroups = Cgroups::detect(dir.path(), "/podium-t").unwrap();
     assert!(!cgroups.is_v2());
     let path = cgroups.pod("burstable/pod1").unwrap().join("c1");
-    cgroups.create(&path, &resources(), Devices::Standard).unwrap();
+    cgroups.create(&path, &resources(), Devices::Standard(vec![])).unwrap();
     let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
     assert_eq!(read("cpu/podium-t/burstable/pod1/c1/cpu.shares"), "512");
     assert_eq!(read("cpu/podium-t/burstable/pod1/c1/cpu.cfs_quota_us"), "50000");
