@@ -298,10 +298,12 @@ impl PodState {
     }
 
     fn render_settled(&self, now: Now) -> PodStatus {
+        let fresh = || derive::view(self, &self.wanted_names(), now);
         let view = match &self.seen {
-            Some(_) if !self.is_quiet() => Cow::Owned(derive::view(self, &self.wanted_names(), now)),
+            Some(_) if !self.is_quiet() => Cow::Owned(fresh()),
             Some(_) | None => Cow::Borrowed(&self.shown),
         };
+        debug_assert!(self.seen.is_none() || *view == fresh(), "what was shown last is not what there is to show");
         // LC-101: a pod that is turned away has nothing of this node.
         let host_ips: &[IpAddr] = if self.is_turned_away() { &[] } else { &self.rules.host_ips };
         status::write(&view, &self.spec, host_ips)
