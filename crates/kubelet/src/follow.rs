@@ -117,10 +117,20 @@ async fn successor(path: &Path, current: Option<&tokio::fs::File>) -> io::Result
         return Ok(None);
     }
     let path = path.to_owned();
-    let next = tokio::task::spawn_blocking(move || next_of(&path, open_one.as_ref())).await;
-    match next.map_err(io::Error::other)? {
-        Some(next) => open(&next, None).await,
-        None => Ok(None),
+    let next = tokio::task::spawn_blocking(move || open_next(&path, open_one.as_ref())).await;
+    Ok(next.map_err(io::Error::other)?.map(tokio::fs::File::from_std))
+}
+
+/// Opens what [`next_of`] names. A rotation between looking and opening would
+/// put a later file in its place, so it looks again until nothing moved.
+fn open_next(path: &Path, current: Option<&Metadata>) -> Option<std::fs::File> {
+    loop {
+        let file = std::fs::File::open(next_of(path, current)?).ok()?;
+        let opened = file.metadata().ok()?;
+        let named = std::fs::metadata(next_of(path, current)?).ok()?;
+        if is_same(&opened, &named) {
+            return Some(file);
+        }
     }
 }
 

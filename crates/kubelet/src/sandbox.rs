@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use cri::{DnsConfig, HostPort, LogLimits, NamespaceMode, PodMeta, Protocol, SandboxConfig};
+use cri::{DnsConfig, HostPort, IdRange, LogLimits, NamespaceMode, PodMeta, Protocol, SandboxConfig};
 use lifecycle::Cgroups;
 use objects::api::core::v1::{ContainerPort, Pod, PodSpec};
 
 use crate::cgroup;
 use crate::config::Config;
+
+/// Users of the pod's own. The range is not handed out per pod yet; runtimes
+/// that cannot give one refuse, which is better than the node's users.
+const OWN_USERS: IdRange = IdRange { first: 1 << 16, length: 1 << 16 };
 
 pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: &Cgroups) -> SandboxConfig {
     let meta = meta_of(pod, attempt);
@@ -23,8 +27,7 @@ pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: 
         network: if is_host_network { NamespaceMode::Node } else { NamespaceMode::Pod },
         pid: pid_mode(spec),
         ipc: if spec.host_ipc == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod },
-        // Handed out by whoever knows every pod of the node.
-        user_namespace: None,
+        user_namespace: (spec.host_users == Some(false)).then_some(OWN_USERS),
         host_ports: host_ports(spec),
         sysctls: sysctls(spec),
         log_limits: LogLimits::default(),

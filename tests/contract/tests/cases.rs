@@ -93,7 +93,6 @@ cases! {
 }
 
 const NOTHING_RUNS: &str = "nothing really runs in the fake";
-const NOT_YET: &str = "the engine does not offer it yet";
 const URL: &str = "the answer is a URL; what is behind ours is tested in `crates/streaming`";
 const OLD_CRI: &str = "this release of CRI did not have it";
 
@@ -108,12 +107,4 @@ pub(crate) const EXCEPT: &[(&str, Kind, &str)] = &[
     ("lc_084_the_stop_signal_is_told", Kind::Containerd, OLD_CRI),
     ("a_port_of_a_pod_is_reached", Kind::Served, URL),
     ("a_port_of_a_pod_is_reached", Kind::Containerd, URL),
-    ("what_images_use_is_told", Kind::Engine, NOT_YET),
-    ("what_images_use_is_told", Kind::Served, NOT_YET),
-    ("what_containers_use_is_told", Kind::Engine, NOT_YET),
-    ("what_containers_use_is_told", Kind::Served, NOT_YET),
-    ("what_pods_use_is_told", Kind::Engine, NOT_YET),
-    ("what_pods_use_is_told", Kind::Served, NOT_YET),
-    ("limits_of_a_running_container_change", Kind::Engine, NOT_YET),
-    ("limits_of_a_running_container_change", Kind::Served, NOT_YET),
 ];

@@ -171,7 +171,9 @@ fn exec_on_a_terminal() {
         // The terminal makes a signal of it.
         type_in(&mut session, "\x03").await;
         assert_eq!(soon("an interrupted command", &mut session.exit).await, Ok(130));
-        assert_eq!(rest(&mut session.stdout).await, "^C");
+        // When a terminal's session ends, the kernel drops what nobody has read yet.
+        let echo = rest(&mut session.stdout).await;
+        assert!("^C".starts_with(&echo), "{echo:?}");
     });
 }
 
