@@ -3,7 +3,7 @@
 //! One file per question a user asks: does a pod live and die as it should
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
-//! (`refusals`), where do images come from (`images`), what can be configured
+//! (`refusals`), where do images come from (`images`), how is it reached (`network`), what can be configured
 //! (`gates`), and what survives when the agent does not (`agent`).
 
 mod agent;
@@ -11,6 +11,7 @@ mod gates;
 mod hooks;
 mod images;
 mod life;
+mod network;
 mod probes;
 mod refusals;
 mod restarts;
