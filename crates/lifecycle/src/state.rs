@@ -260,7 +260,9 @@ impl PodState {
     /// Time alone changes nothing of the view. (What a deadline changes,
     /// `pass_time` sees to.)
     fn is_quiet(&self) -> bool {
-        !self.has_wanted && self.ending.is_none()
+        // That all containers restart follows from what was shown before, so
+        // one look is not enough to come to rest.
+        !self.has_wanted && self.ending.is_none() && !self.may_restart_all()
     }
 
     /// Nothing more follows from what is known.
