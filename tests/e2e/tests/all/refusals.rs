@@ -44,7 +44,7 @@ fn lc_314_an_image_that_cannot_be_pulled_leaves_the_pod_pending() {
     let podium = Podium::start();
     let container = json!({ "name": "app", "image": NOWHERE });
     podium.apply(&Sketch::pod("nowhere").raw_container(container));
-    for reason in ["ErrImagePull", "ImagePullBackOff"] {
+    for reason in ["RegistryUnavailable", "ImagePullBackOff"] {
         let pod = podium.wait_pod("nowhere", reason, Patience::SHORT, |pod| {
             pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == reason
         });
