@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
 use checks::{check_log, is_terminal};
-use history::{Step, begin, heal, names, play, pod, steps, unbegun};
+use history::{Step, begin, cure, heal, names, play, pod, steps, unbegun};
 use sim::script::{Logged, Script};
 
 /// Of a whole test run; `HISTORIES` asks for more.
@@ -111,6 +111,9 @@ proptest! {
         let must_agree = story.pod.status.as_ref().is_some_and(is_terminal) || !is_on_its_mind(&story);
         heal(&mut story);
         if other.is_object_there() {
+            // A new agent forgets delays (LC-177), so it tries earlier; both
+            // must meet the same world, or they may end differently.
+            cure(&mut other);
             other.agent_restarted();
             other.dies_in = Some(moves);
             heal(&mut other);

@@ -332,6 +332,13 @@ fn open_gate(story: &mut Script, is_open: bool) {
 
 /// Everything works again, and time passes.
 pub(crate) fn heal(story: &mut Script) {
+    cure(story);
+    story.observe().settle();
+    story.until(story.seconds() + 2000.0);
+}
+
+/// From now on everything works that is tried.
+pub(crate) fn cure(story: &mut Script) {
     story.world.bad_starts.clear();
     story.world.bad_images.clear();
     story.world.bad_sandbox = None;
@@ -339,6 +346,4 @@ pub(crate) fn heal(story: &mut Script) {
     story.world.answers.clear();
     story.world.hooks.clear();
     story.is_api_up = true;
-    story.observe().settle();
-    story.until(story.seconds() + 2000.0);
 }
