@@ -147,6 +147,9 @@ pub struct PodState {
     pub(crate) restarted_all_at: Option<Mono>,
     /// The last view of the pod; before the first one, what the API shows.
     pub(crate) shown: View,
+    /// The last look at everything showed what the one before had shown. What is
+    /// shown follows from what was shown, so one look may not be enough.
+    is_at_rest: bool,
     /// A container was due or held back then: time alone can change the view.
     has_wanted: bool,
     /// The sandbox whose loss was told.
@@ -173,6 +176,7 @@ impl PodState {
             kills: Table::default(),
             announced: BTreeSet::new(),
             post_starts: Table::default(),
+            is_at_rest: false,
             has_wanted: false,
             probes: Probes::default(),
             restarted_all_at: None,
@@ -260,9 +264,7 @@ impl PodState {
     /// Time alone changes nothing of the view. (What a deadline changes,
     /// `pass_time` sees to.)
     fn is_quiet(&self) -> bool {
-        // That all containers restart follows from what was shown before, so
-        // one look is not enough to come to rest.
-        !self.has_wanted && self.ending.is_none() && !self.may_restart_all()
+        self.is_at_rest && !self.has_wanted && self.ending.is_none()
     }
 
     /// Nothing more follows from what is known.
@@ -562,7 +564,8 @@ impl PodState {
 
     /// The new view becomes the last one; differences are told.
     fn settle(&mut self, view: View, heard: &Heard) {
-        if view != self.shown {
+        self.is_at_rest = view == self.shown;
+        if !self.is_at_rest {
             let because = Because::of(heard, self.seen.as_ref());
             let before = std::mem::take(&mut self.shown);
             self.note_changes(&before, &view, &because);
