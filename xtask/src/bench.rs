@@ -5,6 +5,7 @@ mod lifecycle;
 mod node;
 mod pods;
 mod report;
+mod runtime;
 
 use anyhow::{Context, Result, bail};
 
@@ -13,7 +14,15 @@ pub(crate) fn run(name: &str, json: bool) -> Result<()> {
     let results = match name {
         "node" => runtime.block_on(interruptible(node::measure()))?,
         "lifecycle" => lifecycle::measure()?,
-        other => bail!("bench {other}: unknown; there are: lifecycle, node"),
+        "runtime" => {
+            let figures = runtime::measure()?;
+            if !json {
+                print!("{}", figures.table());
+                return Ok(());
+            }
+            figures.results()
+        }
+        other => bail!("bench {other}: unknown; there are: lifecycle, node, runtime"),
     };
     let text = if json { report::lines(name, &results) } else { report::table(&results) };
     print!("{text}");

@@ -54,5 +54,5 @@ fn main() -> std::process::ExitCode {
         volumes::CASES,
         share::CASES,
     ];
-    harness::main(&cases.concat(), &[("bench", bench::run)])
+    harness::main(&cases.concat(), bench::CASES)
 }

@@ -27,10 +27,12 @@ pub(crate) fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
     Pid::from_raw(record["shim_pid"].as_i64().unwrap().try_into().unwrap())
 }
 
-/// What the kernel accounts to a sandbox's shim.
-pub(crate) fn shim_memory(world: &World, sandbox: &SandboxId) -> String {
+/// Memory of a sandbox's shim that it shares with nobody.
+pub(crate) fn shim_private_kilobytes(world: &World, sandbox: &SandboxId) -> f64 {
     let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", shim_pid(world, sandbox))).unwrap();
-    rollup.lines().filter(|line| line.starts_with("Private") || line.starts_with("Rss")).collect::<Vec<_>>().join(", ")
+    let private =
+        rollup.lines().filter(|line| line.starts_with("Private_Clean:") || line.starts_with("Private_Dirty:"));
+    private.map(|line| line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()).sum()
 }
 
 fn a_new_engine_finds_everything_again() {

@@ -56,10 +56,15 @@ pub(crate) async fn open(config: &Config) -> Arc<Engine> {
     }
 }
 
+/// A name and number that no other instance has.
+pub(crate) fn instance() -> (String, u32) {
+    let number = WORLDS.fetch_add(1, Ordering::Relaxed);
+    (format!("podium-test-{}-{number}", crate::harness::run_number()), number)
+}
+
 impl World {
     async fn new() -> Self {
-        let number = WORLDS.fetch_add(1, Ordering::Relaxed);
-        let instance = format!("podium-test-{}-{number}", crate::harness::run_number());
+        let (instance, number) = instance();
         let dir = Arc::new(tempfile::tempdir().unwrap());
         let config = Config {
             root: dir.path().join("state"),
@@ -208,8 +213,8 @@ fn archive() -> Vec<u8> {
     archive_of(IMAGE, "")
 }
 
-/// The same under another name, with more members of its configuration.
-pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
+/// The root file system of the image.
+pub(crate) fn layer() -> Vec<u8> {
     let mut layer = tar::Builder::new(Vec::new());
     let busybox = fs::read("/bin/busybox").expect("a static busybox is installed");
     for dir in ["bin/", "etc/", "tmp/", "root/", "proc/", "sys/", "dev/", "data/"] {
@@ -228,7 +233,12 @@ pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
     let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/srv/web:/bin/sh\n";
     append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
     append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
-    let layer = layer.into_inner().unwrap();
+    layer.into_inner().unwrap()
+}
+
+/// The same under another name, with more members of its configuration.
+pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
+    let layer = layer();
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
