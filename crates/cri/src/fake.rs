@@ -75,6 +75,7 @@ pub enum Verb {
     StopContainer,
     RemoveContainer,
     Exec,
+    ReopenLog,
     List,
     Image,
     PullImage,
@@ -419,7 +420,12 @@ impl Runtime for Fake {
     }
 
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
-        self.over_if_running(id).map(|_| ())
+        self.over_if_running(id)?;
+        let mut world = self.world();
+        let Some(held) = world.held(id) else { return Err(CriError::NotRunning { id: id.0.clone() }) };
+        let call = format!("reopen_log {}/{}", held.record.name, held.record.attempt);
+        world.calls.push(call);
+        world.fault(Verb::ReopenLog)
     }
 
     async fn update_container(&self, id: &ContainerId, resources: Resources) -> Result<(), CriError> {

@@ -82,6 +82,11 @@ pub trait Runtime: Send + Sync {
         let _ = (id, port);
         Err(CriError::Unsupported("forward ports"))
     }
+    /// Whether it begins new log files itself, as `SandboxConfig::log_limits`
+    /// says. If not, whoever asks renames them and calls `reopen_log`.
+    fn rotates_logs(&self) -> bool {
+        false
+    }
     /// The log file was renamed: goes on in a new one under the old name.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
         let _ = id;

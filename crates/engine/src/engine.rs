@@ -227,6 +227,10 @@ impl Runtime for Engine {
         Ok(Streaming::Here(Box::new(stream)))
     }
 
+    fn rotates_logs(&self) -> bool {
+        true
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
         self.inner.reopen_log(id).await
     }

@@ -12,9 +12,9 @@ use tokio::sync::Mutex;
 
 use crate::config::Config;
 use crate::ctx::Ctx;
-use crate::node;
 use crate::pods::Pods;
 use crate::server::{Listener, serve};
+use crate::{log_files, node};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -54,7 +54,7 @@ impl Kubelet {
                 }
             };
             let pods = follow_pods(ctx.clone(), cache.clone());
-            tokio::join!(node::run(ctx.clone()), pods, server);
+            tokio::join!(node::run(ctx.clone()), log_files::run(ctx.clone()), pods, server);
         };
         tokio::select! {
             biased;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cri::DnsConfig;
+use cri::{DnsConfig, LogLimits};
 use lifecycle::Rules;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -29,6 +29,10 @@ pub struct Config {
     /// What pods get in their `/etc/resolv.conf`.
     pub dns: DnsConfig,
     pub periods: Periods,
+    /// How long the logs of containers may become.
+    pub log_limits: LogLimits,
+    /// So many logs are looked after at once.
+    pub log_workers: usize,
     /// What the node's configuration and feature gates change in decisions.
     /// Addresses and size of the machine are taken from the fields above.
     pub rules: Rules,
@@ -66,6 +70,8 @@ pub struct Periods {
     pub node_report: Duration,
     /// A status the API holds differently is written again after this long.
     pub status_reconcile: Duration,
+    /// The logs of running containers are looked after this often.
+    pub log_check: Duration,
 }
 
 impl Default for Periods {
@@ -76,6 +82,7 @@ impl Default for Periods {
             node_status: Duration::from_secs(10),
             node_report: Duration::from_secs(300),
             status_reconcile: Duration::from_secs(10),
+            log_check: Duration::from_secs(10),
         }
     }
 }

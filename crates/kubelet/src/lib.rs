@@ -42,6 +42,7 @@ mod outbound;
 mod probe;
 
 mod follow;
+mod log_files;
 mod logs;
 mod server;
 

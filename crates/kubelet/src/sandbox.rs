@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cri::{DnsConfig, HostPort, IdRange, LogLimits, NamespaceMode, PodMeta, Protocol, SandboxConfig};
+use cri::{DnsConfig, HostPort, IdRange, NamespaceMode, PodMeta, Protocol, SandboxConfig};
 use lifecycle::Cgroups;
 use objects::api::core::v1::{ContainerPort, Pod, PodSpec};
 
@@ -30,7 +30,7 @@ pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: 
         user_namespace: (spec.host_users == Some(false)).then_some(OWN_USERS),
         host_ports: host_ports(spec),
         sysctls: sysctls(spec),
-        log_limits: LogLimits::default(),
+        log_limits: config.log_limits,
         labels: labels(pod, &meta),
         annotations: pod.metadata.annotations.clone().unwrap_or_default(),
         meta,

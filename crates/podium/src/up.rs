@@ -233,6 +233,8 @@ fn node_agent(
         version: KUBERNETES_VERSION.to_owned(),
         dns: node::dns(),
         periods: settings.kubelet.periods(),
+        log_limits: settings.kubelet.log_limits(),
+        log_workers: settings.kubelet.log_workers(),
         rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
     };
     let client = in_process(api, Identity::node(node_name), rng);

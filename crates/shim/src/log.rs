@@ -2,7 +2,8 @@
 //! stream and `F` (full) or `P` (part of a longer line).
 //!
 //! A full file gets a new name with the time in it and is not touched any
-//! more; it is not compressed, which would cost this process its smallness.
+//! more; it is not compressed, which would cost this process its smallness:
+//! the agent does that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -289,15 +290,18 @@ mod rotation {
         name.into()
     }
 
-    /// Only so many are left, with the one being written. By name is by age.
+    /// Only so many are left, with the one being written. By name is by age,
+    /// also of those that the agent has compressed (`.gz`).
     pub(super) fn remove_oldest(path: &Path, files_max: u32) -> io::Result<()> {
         let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let prefix = format!("{}.", name.to_string_lossy());
         let mut older: Vec<String> = fs::read_dir(dir)?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| name.starts_with(&prefix))
+            // Not what the agent is compressing just now.
+            .filter(|name| name.starts_with(&prefix) && !name.ends_with(".tmp"))
             .collect();
-        older.sort_unstable();
+        let plain = |name: &String| name.strip_suffix(".gz").unwrap_or(name).to_owned();
+        older.sort_by_cached_key(plain);
         let kept = usize::try_from(files_max.max(1) - 1).unwrap_or(usize::MAX);
         let surplus = older.len().saturating_sub(kept);
         older.iter().take(surplus).try_for_each(|name| fs::remove_file(dir.join(name)))
@@ -373,6 +377,13 @@ mod tests {
         let lines: Vec<usize> = dir.files().iter().map(|(content, _)| content.lines().count()).collect();
         assert_eq!(lines, [202, 445, 1]);
         assert!(dir.files()[0].0.ends_with(" stderr F xy\n"));
+        // The agent compresses older ones: they count, under the time they carry.
+        let gz = dir.0.join("0.log.20261115-203001.gz");
+        fs::rename(dir.0.join("0.log.20261115-203001"), &gz).unwrap();
+        rotation::remove_oldest(&dir.0.join("0.log"), 3).unwrap();
+        assert_eq!(names(&dir).len(), 3);
+        rotation::remove_oldest(&dir.0.join("0.log"), 2).unwrap();
+        assert_eq!(names(&dir), ["0.log.20261115-203001-0001", "0.log"]);
     }
 
     #[test]

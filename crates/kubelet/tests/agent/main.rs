@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 mod handlers;
+mod log_files;
 mod panics;
 mod preparing;
 mod serving;

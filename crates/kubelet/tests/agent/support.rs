@@ -87,6 +87,8 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         version: "v1.35.0+podium".into(),
         dns: cri::DnsConfig::default(),
         periods: Periods::default(),
+        log_limits: cri::LogLimits::default(),
+        log_workers: 1,
         rules: lifecycle::Rules::upstream(Vec::new()),
     }
 }

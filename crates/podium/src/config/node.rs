@@ -7,26 +7,31 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
+use cri::LogLimits;
 use kubelet::Periods;
 use lifecycle::Rules;
 use objects::gates::Gates;
+use objects::quantity::Quantity;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 /// LC-178.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 const PERIOD_MAX: Duration = Duration::from_secs(300);
+/// As upstream.
+const LOG_CHECK_MIN: Duration = Duration::from_secs(3);
 /// The back-off of G(ReduceDefaultCrashLoopBackOffDecay).
 const REDUCED_INITIAL: Duration = Duration::from_secs(1);
 const REDUCED_MAX: Duration = Duration::from_secs(60);
 
-const HONOURED: &str = "crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, \
+const HONOURED: &str = "containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, \
+    crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, \
     nodeStatusReportFrequency, nodeStatusUpdateFrequency";
 
 /// What else a v1.35 KubeletConfiguration can say.
 const NOT_HONOURED: &str = "address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot \
-    cgroupsPerQOS clusterDNS clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles \
-    containerLogMaxSize containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint contentType \
+    cgroupsPerQOS clusterDNS clusterDomain configMapAndSecretChangeDetectionStrategy \
+    containerRuntimeEndpoint contentType \
     cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod \
     enableContentionProfiling enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers \
     enableProfilingHandler enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst \
@@ -49,6 +54,12 @@ const NOT_HONOURED: &str = "address allowedUnsafeSysctls authentication authoriz
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct KubeletConfiguration {
+    container_log_max_files: Option<u32>,
+    #[serde(deserialize_with = "quantity")]
+    container_log_max_size: Option<Quantity>,
+    container_log_max_workers: Option<u32>,
+    #[serde(deserialize_with = "duration")]
+    container_log_monitor_interval: Option<Duration>,
     crash_loop_back_off: CrashLoopBackOff,
     pub(super) feature_gates: BTreeMap<String, bool>,
     pub(crate) max_pods: Option<u32>,
@@ -73,6 +84,12 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
     parsed.map(Some).ok_or_else(wrong)
 }
 
+fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
+    let wrong = |_| serde::de::Error::custom(format!("{text:?} is not a quantity; say 10Mi"));
+    Quantity::parse(&text).map(Some).map_err(wrong)
+}
+
 pub(super) fn parse(fields: Map<String, Value>) -> Result<KubeletConfiguration> {
     if let Some(field) = fields.keys().find(|field| NOT_HONOURED.split(' ').any(|known| known == *field)) {
         bail!("field {field:?} is not honoured by this version of Podium, remove it; honoured: {HONOURED}");
@@ -91,6 +108,7 @@ impl KubeletConfiguration {
             );
             ensure!((PERIOD_MIN..=PERIOD_MAX).contains(&period), "{field}: must be between 1s and 300s");
         }
+        self.check_logs()?;
         ensure!(self.node_lease_duration_seconds != Some(0), "nodeLeaseDurationSeconds: must be greater than 0");
         for (field, period) in [
             ("nodeStatusUpdateFrequency", self.node_status_update_frequency),
@@ -99,6 +117,34 @@ impl KubeletConfiguration {
             ensure!(period != Some(Duration::ZERO), "{field}: must be greater than 0");
         }
         Ok(())
+    }
+
+    fn check_logs(&self) -> Result<()> {
+        let files = self.container_log_max_files;
+        ensure!(files.is_none_or(|files| files > 1), "containerLogMaxFiles: must be greater than 1");
+        let size = self.container_log_max_size;
+        ensure!(size.is_none_or(|size| !size.is_zero()), "containerLogMaxSize: must not be 0");
+        ensure!(self.container_log_max_workers != Some(0), "containerLogMaxWorkers: must be greater than 0");
+        let interval = self.container_log_monitor_interval;
+        ensure!(
+            interval.is_none_or(|interval| interval >= LOG_CHECK_MIN),
+            "containerLogMonitorInterval: must be at least 3s"
+        );
+        Ok(())
+    }
+
+    /// A negative size: logs have no limit, as upstream.
+    pub(crate) fn log_limits(&self) -> LogLimits {
+        let default = LogLimits::default();
+        let file_bytes_max = match self.container_log_max_size {
+            Some(size) => u64::try_from(size.value()).unwrap_or(u64::MAX),
+            None => default.file_bytes_max,
+        };
+        LogLimits { file_bytes_max, files_max: self.container_log_max_files.unwrap_or(default.files_max) }
+    }
+
+    pub(crate) fn log_workers(&self) -> usize {
+        self.container_log_max_workers.map_or(1, |workers| workers as usize)
     }
 
     /// How the node decides about pods.
@@ -139,6 +185,7 @@ impl KubeletConfiguration {
             lease_renew: lease_duration / 4,
             node_status: update.unwrap_or(default.node_status),
             node_report: self.node_status_report_frequency.or(update).unwrap_or(default.node_report),
+            log_check: self.container_log_monitor_interval.unwrap_or(default.log_check),
             ..default
         }
     }

@@ -96,6 +96,35 @@ fn lc_178_lc_179_lc_180_dec_11_the_back_off_comes_from_field_and_gate() {
 }
 
 #[test]
+fn lc_088_the_limits_of_logs_come_from_the_file() {
+    let limits = |text: &str| {
+        let kubelet = read(&format!("{HEAD}{text}"), "").unwrap().kubelet;
+        let limits = kubelet.log_limits();
+        (limits.file_bytes_max, limits.files_max, kubelet.log_workers(), kubelet.periods().log_check.as_secs())
+    };
+    assert_eq!(limits(""), (10 << 20, 5, 1, 10));
+    let all = "containerLogMaxSize: 50Ki\ncontainerLogMaxFiles: 3\ncontainerLogMaxWorkers: 4\n\
+        containerLogMonitorInterval: 1m";
+    assert_eq!(limits(all), (50 << 10, 3, 4, 60));
+    assert_eq!(limits("containerLogMaxSize: '-1'").0, u64::MAX);
+}
+
+#[test]
+fn limits_of_logs_that_limit_nothing_are_refused() {
+    refused(&format!("{HEAD}containerLogMaxFiles: 1"), expect!["containerLogMaxFiles: must be greater than 1"]);
+    refused(&format!("{HEAD}containerLogMaxSize: '0'"), expect!["containerLogMaxSize: must not be 0"]);
+    refused(
+        &format!("{HEAD}containerLogMaxSize: much"),
+        expect![[r#"c.yaml: KubeletConfiguration: containerLogMaxSize: "much" is not a quantity; say 10Mi"#]],
+    );
+    refused(&format!("{HEAD}containerLogMaxWorkers: 0"), expect!["containerLogMaxWorkers: must be greater than 0"]);
+    refused(
+        &format!("{HEAD}containerLogMonitorInterval: 2s"),
+        expect!["containerLogMonitorInterval: must be at least 3s"],
+    );
+}
+
+#[test]
 fn what_cannot_be_honoured_is_refused_by_name() {
     refused("", expect!["c.yaml: there is no document in it"]);
     refused(
@@ -109,13 +138,13 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}evictionHard: {{memory.available: 1Gi}}"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: field "evictionHard" is not honoured by this version of Podium, remove it; honoured: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+            r#"c.yaml: KubeletConfiguration: field "evictionHard" is not honoured by this version of Podium, remove it; honoured: containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
         ]],
     );
     refused(
         &format!("{HEAD}maxPod: 5"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
         ]],
     );
     refused(
@@ -129,7 +158,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}crashLoopBackOff: {{maxPeriod: 3s}}"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
         ]],
     );
     refused(
