@@ -16,7 +16,7 @@ pub trait Runtime: Send + Sync {
     async fn version(&self) -> Result<RuntimeVersion, CriError>;
     /// Whether pods can run here and reach each other.
     async fn status(&self) -> Result<RuntimeStatus, CriError> {
-        Ok(RuntimeStatus { runtime: Ok(()), network: Ok(()) })
+        Ok(RuntimeStatus { runtime: Ok(()), network: Ok(()), features: Features::ALL })
     }
 
     /// Namespaces, cgroup and network of a pod. Returns when pods can be

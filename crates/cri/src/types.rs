@@ -413,6 +413,20 @@ pub struct RuntimeVersion {
 pub struct RuntimeStatus {
     pub runtime: Result<(), Unready>,
     pub network: Result<(), Unready>,
+    pub features: Features,
+}
+
+/// What not every runtime can do, and would not say when it is asked to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Features {
+    /// [`Mount::recursive_readonly`].
+    pub recursive_readonly: bool,
+    /// [`SandboxConfig::user_namespace`].
+    pub user_namespaces: bool,
+}
+
+impl Features {
+    pub const ALL: Self = Self { recursive_readonly: true, user_namespaces: true };
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

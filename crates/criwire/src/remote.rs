@@ -10,7 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri::{
     AttachRequest, Connection, Container, ContainerConfig, ContainerId, ContainerState, ContainerStats, CriError,
-    ExecRequest, ExecResult, Image, ImageFs, RegistryAuth, Resources, Runtime, RuntimeEvent, RuntimeStatus,
+    ExecRequest, ExecResult, Features, Image, ImageFs, RegistryAuth, Resources, Runtime, RuntimeEvent, RuntimeStatus,
     RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxStats, Session, Streaming, Unready,
 };
 use futures::stream::BoxStream;
@@ -104,7 +104,17 @@ impl Runtime for Remote {
         let request = v1::StatusRequest { verbose: false };
         let told = self.link.call(request, Limit::Usual).await.map_err(cannot("tell its status"))?;
         let conditions = told.status.unwrap_or_default().conditions;
-        Ok(RuntimeStatus { runtime: ready(&conditions, "RuntimeReady"), network: ready(&conditions, "NetworkReady") })
+        // Those of the handler that is used when none is named.
+        let handler = told.runtime_handlers.into_iter().find(|handler| handler.name.is_empty());
+        let features = handler.and_then(|handler| handler.features).unwrap_or_default();
+        Ok(RuntimeStatus {
+            runtime: ready(&conditions, "RuntimeReady"),
+            network: ready(&conditions, "NetworkReady"),
+            features: Features {
+                recursive_readonly: features.recursive_read_only_mounts,
+                user_namespaces: features.user_namespaces,
+            },
+        })
     }
 
     async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, CriError> {

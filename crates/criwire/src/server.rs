@@ -61,9 +61,13 @@ impl Server {
     async fn status(&self) -> Answer<v1::StatusResponse> {
         let status = self.runtime.status().await?;
         let conditions = vec![condition("RuntimeReady", status.runtime), condition("NetworkReady", status.network)];
+        let features = v1::RuntimeHandlerFeatures {
+            recursive_read_only_mounts: status.features.recursive_readonly,
+            user_namespaces: status.features.user_namespaces,
+        };
         Ok(v1::StatusResponse {
             status: Some(v1::RuntimeStatus { conditions }),
-            runtime_handlers: vec![v1::RuntimeHandler::default()],
+            runtime_handlers: vec![v1::RuntimeHandler { name: String::new(), features: Some(features) }],
             ..Default::default()
         })
     }

@@ -48,6 +48,9 @@ impl Inner {
         if !launch::is_plain(&config) && parent.shim_version < wire::CONFINEMENT_SINCE {
             return Err(CriError::Failed(format!("failed to create container with subPath or devices: {TOO_OLD}")));
         }
+        if !launch::is_known_of_old(&config) && parent.shim_version < wire::ISOLATION_SINCE {
+            return Err(CriError::Failed(format!("failed to create container with mountPropagation: {TOO_OLD}")));
+        }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
         let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);

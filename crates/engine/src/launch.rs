@@ -132,11 +132,12 @@ pub(crate) fn is_plain(config: &ContainerConfig) -> bool {
     config.mounts.iter().all(is_whole) && config.devices.is_empty() && !config.security.strict_groups
 }
 
+/// What shims before [`wire::ISOLATION_SINCE`] would not hear.
+pub(crate) fn is_known_of_old(config: &ContainerConfig) -> bool {
+    config.mounts.iter().all(|mount| mount.propagation != Propagation::Bidirectional)
+}
+
 pub(crate) fn bind(mount: &Mount) -> Result<wire::BindMount, CriError> {
-    if mount.propagation == Propagation::Bidirectional {
-        let path = &mount.container_path;
-        return Err(CriError::Invalid(format!("mount {path:?}: mountPropagation Bidirectional is not supported")));
-    }
     if let Some(part) = &mount.sub_path
         && !part.components().all(|component| matches!(component, Component::Normal(_)))
     {
@@ -149,6 +150,7 @@ pub(crate) fn bind(mount: &Mount) -> Result<wire::BindMount, CriError> {
         readonly: mount.readonly,
         recursive_readonly: mount.recursive_readonly,
         follows_node: mount.propagation == Propagation::HostToContainer,
+        reaches_node: mount.propagation == Propagation::Bidirectional,
     })
 }
 

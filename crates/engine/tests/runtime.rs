@@ -27,6 +27,8 @@ mod images;
 mod limits;
 #[path = "runtime/logs.rs"]
 mod logs;
+#[path = "runtime/propagation.rs"]
+mod propagation;
 #[path = "runtime/restart.rs"]
 mod restart;
 #[path = "runtime/share.rs"]
@@ -52,6 +54,7 @@ fn main() -> std::process::ExitCode {
         logs::CASES,
         limits::CASES,
         volumes::CASES,
+        propagation::CASES,
         share::CASES,
     ];
     harness::main(&cases.concat(), bench::CASES)

@@ -7,10 +7,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use cri::Mount;
+use cri::{Mount, Propagation};
 use lifecycle::Lack;
 use objects::Quantity;
-use objects::api::core::v1::{Container, EmptyDirVolumeSource, HostPathVolumeSource, Pod, Volume};
+use objects::api::core::v1::{Container, EmptyDirVolumeSource, HostPathVolumeSource, Pod, Volume, VolumeMount};
 
 use crate::config::Config;
 use crate::ctx::Ctx;
@@ -70,7 +70,10 @@ pub(crate) async fn mounts(
             (Some(below), _) => return Err(format!("volume {}: subPath {below:?} is not supported", mount.name)),
         };
         let readonly = mount.read_only == Some(true) || kind == Source::Payload;
-        mounts.push(Mount { sub_path, ..Mount::new(host_path, &mount.mount_path, readonly) });
+        let recursive_readonly = is_recursive_readonly(ctx, mount).await?;
+        let propagation = propagation(mount);
+        let whole = Mount::new(host_path, &mount.mount_path, readonly);
+        mounts.push(Mount { sub_path, recursive_readonly, propagation, ..whole });
     }
     let Instance { attempt, pod_ips } = instance;
     let is_taken = |path: &str| container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == path);
@@ -88,6 +91,32 @@ pub(crate) async fn mounts(
         .await
         .map_err(|error| format!("error making container files: {error}"))?;
     Ok(mounts)
+}
+
+fn propagation(mount: &VolumeMount) -> Propagation {
+    match mount.mount_propagation.as_deref() {
+        Some("HostToContainer") => Propagation::HostToContainer,
+        Some("Bidirectional") => Propagation::Bidirectional,
+        _ => Propagation::Private,
+    }
+}
+
+/// `IfPossible` where the runtime can, `Enabled` or not at all.
+async fn is_recursive_readonly(ctx: &Ctx, mount: &VolumeMount) -> Result<bool, String> {
+    let must = match mount.recursive_read_only.as_deref() {
+        Some("Enabled") => true,
+        Some("IfPossible") => false,
+        _ => return Ok(false),
+    };
+    let status = ctx.runtime.status().await;
+    let can = status.map_err(|error| format!("failed to get runtime features: {error}"))?.features.recursive_readonly;
+    if must && !can {
+        let name = &mount.name;
+        return Err(format!(
+            "volume {name:?} requested recursive read-only mode, but it is not supported by the runtime"
+        ));
+    }
+    Ok(can)
 }
 
 pub(crate) struct Instance {

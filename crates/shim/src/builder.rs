@@ -13,18 +13,19 @@ use std::path::{Path, PathBuf};
 
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
-use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{Gid, Pid, Uid};
 use serde::{Deserialize, Serialize};
 
 use crate::executor::Launch;
-use crate::inroot::Identity;
+use crate::inroot::{Identity, Kind};
 use crate::profile::Profile;
-use crate::wire::{BindMount, ContainerSpec, PidNamespace};
-use crate::{inroot, parcel, spec, sys};
+use crate::sys::mount::Change;
+use crate::volumes::Volume;
+use crate::wire::{ContainerSpec, PidNamespace};
+use crate::{inroot, parcel, spec, sys, volumes};
 
 /// A program's ends of what it is connected to.
 pub(crate) struct Ends {
@@ -73,7 +74,7 @@ pub(crate) enum SharedMemory {
 
 impl SharedMemory {
     pub(crate) fn of_pod() -> io::Result<Self> {
-        sys::detached_tmpfs(&[(c"mode", c"1777"), (c"size", c"65536k")]).map(Self::Pod)
+        sys::mount::detached_tmpfs(&[(c"mode", c"1777"), (c"size", c"65536k")]).map(Self::Pod)
     }
 }
 
@@ -107,10 +108,12 @@ pub(crate) fn spawn(container: &ContainerSpec, shared: &Shared, ends: Ends, repo
 }
 
 fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
-    isolate(container, shared, &ends, report).map_err(|error| format!("error preparing container process: {error}"))?;
+    let failed = |error: io::Error| format!("error preparing container process: {error}");
+    isolate(container, shared, &ends, report).map_err(failed)?;
+    let volumes = volumes::take(&container.mounts)?;
+    own_mounts().map_err(failed)?;
     let stage = spec::stage(container);
     mount_root(container, &stage)?;
-    let binds = place_binds(container, &stage)?;
     let shm = shared_memory(&shared.memory, &stage);
     let pid = pid_namespace(container, shared)?;
     let root_path = stage.join("root");
@@ -119,22 +122,24 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
     if identity.groups.len() > GROUPS_MAX {
         return Err(format!("more than {GROUPS_MAX} supplementary groups"));
     }
-    inroot::make_dirs(root.as_fd(), &container.cwd)
-        .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
     let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
     ends.give_to(&identity).map_err(|error| format!("error giving the user its streams: {error}"))?;
-    let around = spec::Around { root: &root_path, shm: shm.as_deref(), pid: pid.as_deref(), binds: &binds, available };
+    let around = spec::Around { root: &root_path, shm: shm.as_deref(), pid: pid.as_deref(), available };
     let config = spec::oci(container, &identity, &around);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
     let profile = Profile::of(container);
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
     drop(root);
     let pid = run_libcontainer(container, &stage, launch, ends)?;
-    release(&stage, &container.id).map_err(|error| format!("error releasing container process: {error}"))?;
+    let failed = |error: io::Error| format!("error releasing container process: {error}");
+    let mut gate = gate(&stage, &container.id).map_err(failed)?;
+    furnish(container, &volumes, pid)?;
+    // Lets process 1 go on to our executor, which waits for the shim.
+    gate.write_all(b"start container").map_err(failed)?;
     Ok((pid, identity))
 }
 
-/// Leaves behind what belongs to the shim: descriptors, signal settings, mounts.
+/// Leaves behind what belongs to the shim: descriptors, signal settings.
 fn isolate(container: &ContainerSpec, shared: &Shared, ends: &Ends, report: &File) -> io::Result<()> {
     let mut keep = ends.numbers();
     keep.push(report.as_raw_fd());
@@ -146,7 +151,11 @@ fn isolate(container: &ContainerSpec, shared: &Shared, ends: &Ends, report: &Fil
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
-    sys::set_oom_score(container.oom_score_adj)?;
+    sys::set_oom_score(container.oom_score_adj)
+}
+
+/// From here on nobody sees what we mount.
+fn own_mounts() -> io::Result<()> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_SLAVE | MsFlags::MS_REC, None::<&str>)?;
     Ok(())
@@ -177,38 +186,6 @@ fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
     overlay().map_err(|error| format!("error mounting container root: {error}"))
 }
 
-/// The volumes, with parts of them shown at places of our own: libcontainer
-/// goes by path, and the path to a part may change under its hands. Where they
-/// are mounted it resolves inside the root by descriptors itself.
-fn place_binds(container: &ContainerSpec, stage: &Path) -> Result<Vec<BindMount>, String> {
-    let place = |(number, bind): (usize, &BindMount)| match &bind.sub_path {
-        None => Ok(bind.clone()),
-        Some(part) => {
-            let target = stage.join(format!("part{number}"));
-            let placed = place_part(&bind.source, part, &target);
-            placed.map_err(|error| format!("error mounting subPath {part:?} of {:?}: {error}", bind.source))?;
-            Ok(BindMount { source: target, sub_path: None, ..bind.clone() })
-        }
-    };
-    container.mounts.iter().enumerate().map(place).collect()
-}
-
-fn place_part(volume: &Path, part: &Path, target: &Path) -> io::Result<()> {
-    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
-    let base = nix::fcntl::open(volume, flags, nix::sys::stat::Mode::empty())?;
-    let opened = inroot::open_part(base.as_fd(), part).map_err(|error| match error.raw_os_error() {
-        Some(libc::EXDEV | libc::ELOOP) => io::Error::other("a link in it leads outside of the volume"),
-        _ => error,
-    })?;
-    let is_dir = File::from(opened.try_clone()?).metadata()?.is_dir();
-    if is_dir {
-        fs::create_dir(target)?
-    } else {
-        drop(File::create(target)?)
-    }
-    sys::mount_tree(opened.as_fd(), target)
-}
-
 /// Where to find the pod's `/dev/shm`; `None` means each container has its own,
 /// which is what kernels leave us that cannot show one mount twice.
 fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
@@ -216,7 +193,12 @@ fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
         SharedMemory::Node => Some(PathBuf::from("/dev/shm")),
         SharedMemory::Pod(shm) => {
             let target = stage.join("shm");
-            fs::create_dir(&target).and_then(|()| sys::mount_again(shm.as_fd(), &target)).ok().map(|()| target)
+            let show = || {
+                fs::create_dir(&target)?;
+                let again = sys::mount::duplicate(shm.as_fd())?;
+                sys::mount::place(again.as_fd(), File::open(&target)?.as_fd())
+            };
+            show().ok().map(|()| target)
         }
     }
 }
@@ -299,9 +281,28 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Lets process 1 go on to our executor, which waits for the shim.
-fn release(stage: &Path, id: &str) -> io::Result<()> {
+/// What process 1 waits at.
+fn gate(stage: &Path, id: &str) -> io::Result<UnixStream> {
     // The path of a socket is limited to 108 bytes, that of a container is not.
     nix::unistd::chdir(&stage.join("state").join(id))?;
-    UnixStream::connect("notify.sock")?.write_all(b"start container")
+    UnixStream::connect("notify.sock")
+}
+
+/// Enters the container's mount namespace, where the volumes get their places
+/// and the working directory is made. Nobody can see anything of this yet but
+/// what other containers of the pod do to volumes they share.
+fn furnish(container: &ContainerSpec, volumes: &[Volume], pid: i32) -> Result<(), String> {
+    let failed = |error: io::Error| format!("error entering container mounts: {error}");
+    let init = sys::pidfd(Pid::from_raw(pid)).map_err(failed)?;
+    setns(&init, CloneFlags::CLONE_NEWNS).map_err(io::Error::from).map_err(failed)?;
+    let root = File::open("/").map_err(failed)?;
+    volumes::put(volumes, root.as_fd())?;
+    inroot::make(root.as_fd(), &container.cwd, Kind::Directory)
+        .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
+    if container.readonly_rootfs {
+        let readonly = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
+        let changed = sys::mount::change(root.as_fd(), &readonly);
+        changed.map_err(|error| format!("error making the root read-only: {error}"))?;
+    }
+    Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use libcontainer::oci_spec::runtime::Spec;
 use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
@@ -22,6 +22,7 @@ pub(crate) const START_ERROR: i32 = 128;
 pub(crate) struct Launch {
     pub(crate) args: Vec<CString>,
     pub(crate) env: Vec<CString>,
+    pub(crate) cwd: PathBuf,
     pub(crate) search_path: String,
     pub(crate) no_new_privileges: bool,
     /// Final capabilities as a bit mask.
@@ -35,7 +36,7 @@ pub(crate) struct Launch {
 impl Executor for Launch {
     fn exec(&self, _spec: &Spec) -> Result<(), ExecutorError> {
         self.wait_for_start();
-        let problem = self.confine().err().unwrap_or_else(|| self.execute());
+        let problem = self.stand().and_then(|()| self.confine()).err().unwrap_or_else(|| self.execute());
         // SAFETY: `sync` was open when this process was forked and nobody here closes it.
         let sync = unsafe { BorrowedFd::borrow_raw(self.sync) };
         let _ = nix::unistd::write(sync, problem.as_bytes());
@@ -76,6 +77,12 @@ impl Launch {
                 Ok(_) | Err(_) => std::process::exit(START_ERROR),
             }
         }
+    }
+
+    /// In the working directory.
+    pub(crate) fn stand(&self) -> Result<(), String> {
+        let cwd = &self.cwd;
+        change_dir(cwd).map_err(|error| format!("chdir to cwd ({cwd:?}) failed: {error}"))
     }
 
     /// Filter and capabilities; any failure means the program does not run.
@@ -139,6 +146,16 @@ impl Launch {
         } else {
             format!("exec: {name:?}: executable file not found in $PATH: unknown")
         }
+    }
+}
+
+/// A directory outside the container's root has no path (CVE-2024-21626).
+fn change_dir(path: &Path) -> io::Result<()> {
+    nix::unistd::chdir(path)?;
+    if nix::unistd::getcwd()?.is_absolute() {
+        Ok(())
+    } else {
+        Err(io::Error::other("it is outside of the container's root"))
     }
 }
 

@@ -1,13 +1,15 @@
 //! Reading and making things inside a container's root from outside: always
 //! resolved as if that root were `/`, so that links cannot lead elsewhere (B5).
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use nix::sys::stat::{Mode, mkdirat};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, mkdirat};
 use serde::{Deserialize, Serialize};
 
 use crate::sys;
@@ -15,36 +17,75 @@ use crate::wire::User;
 
 /// Longest `passwd` or `group` file that is read (CVE-2026-47262).
 const DATABASE_BYTES_MAX: u64 = 1 << 20;
-/// Links followed while a directory is made.
-const DEPTH_MAX: usize = 128;
+/// Names and links followed, and things made, on the way to one place.
+const STEPS_MAX: usize = 512;
 
-/// Makes a directory and its parents; what is there stays as it is.
-pub(crate) fn make_dirs(root: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    let names: Vec<&OsStr> = path
-        .components()
-        .filter_map(|component| if let Component::Normal(name) = component { Some(name) } else { None })
-        .collect();
-    if names.len() > DEPTH_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "path too deep"));
-    }
-    let mut reached = PathBuf::from("/");
-    let mut parent = open_dir(root, &reached)?;
-    for name in names {
-        reached.push(name);
-        parent = match open_dir(root, &reached) {
-            Ok(dir) => dir,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                mkdirat(&parent, name, Mode::from_bits_truncate(0o755))?;
-                open_dir(root, &reached)?
-            }
-            Err(error) => return Err(error),
-        };
-    }
-    Ok(())
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Directory,
+    File,
 }
 
-fn open_dir(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
-    sys::open_in_root(root, path, libc::O_PATH | libc::O_DIRECTORY)
+/// Opens what `path` leads to, by links also, and makes what is missing: a
+/// thing of this kind, and the directories above it. What is there stays as it
+/// is, whatever it is.
+pub(crate) fn make(root: BorrowedFd<'_>, path: &Path, kind: Kind) -> io::Result<OwnedFd> {
+    let mut left: Vec<OsString> = names(path).rev().collect();
+    // No part of it is a link; if one becomes one meanwhile, that is an error.
+    let mut reached = PathBuf::from("/");
+    let mut here = sys::open_link_in_root(root, &reached)?;
+    for _ in 0..STEPS_MAX {
+        let Some(name) = left.pop() else { return Ok(here) };
+        if name == ".." {
+            reached.pop();
+            here = sys::open_link_in_root(root, &reached)?;
+            continue;
+        }
+        let next = reached.join(&name);
+        match sys::open_link_in_root(root, &next) {
+            Ok(found) if is_link(&found)? => {
+                let target = PathBuf::from(nix::fcntl::readlinkat(&found, "")?);
+                if target.is_absolute() {
+                    reached = PathBuf::from("/");
+                    here = sys::open_link_in_root(root, &reached)?;
+                }
+                left.extend(names(&target).rev());
+            }
+            Ok(found) => (here, reached) = (found, next),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let kind = if left.is_empty() { kind } else { Kind::Directory };
+                make_one(&here, &name, kind)?;
+                left.push(name);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+fn names(path: &Path) -> impl DoubleEndedIterator<Item = OsString> {
+    let is_name = |part: &Component<'_>| matches!(part, Component::Normal(_) | Component::ParentDir);
+    path.components().filter(is_name).map(|part| part.as_os_str().to_owned())
+}
+
+fn is_link(file: &OwnedFd) -> io::Result<bool> {
+    let mode = nix::sys::stat::fstat(file)?.st_mode;
+    Ok(mode & SFlag::S_IFMT.bits() == SFlag::S_IFLNK.bits())
+}
+
+/// Whoever else makes it at the same time may.
+fn make_one(parent: &OwnedFd, name: &OsStr, kind: Kind) -> io::Result<()> {
+    let made = match kind {
+        Kind::Directory => mkdirat(parent, name, Mode::from_bits_truncate(0o755)),
+        Kind::File => {
+            let flags = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+            openat(parent, name, flags, Mode::from_bits_truncate(0o644)).map(drop)
+        }
+    };
+    match made {
+        Err(Errno::EEXIST) => Ok(()),
+        made => Ok(made?),
+    }
 }
 
 /// Opens the part `path` of the directory (or file) `base`, following only
@@ -72,7 +113,7 @@ pub(crate) fn open_part(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd
                         nix::sys::stat::fchmodat(&made, ".", mode, nix::sys::stat::FchmodatFlags::FollowSymlink)?;
                         made
                     }
-                    Err(nix::errno::Errno::EEXIST) => {
+                    Err(Errno::EEXIST) => {
                         sys::open_beneath(base, &reached, libc::O_PATH | libc::O_DIRECTORY)?
                     }
                     Err(error) => return Err(error.into()),

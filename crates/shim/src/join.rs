@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
@@ -134,9 +134,8 @@ fn enter_cgroups(entry: &Entry<'_>) -> io::Result<()> {
 /// the filter is installed.
 fn become_user(entry: &Entry<'_>, launch: &Launch) -> Result<(), String> {
     let failed = |error: io::Error| format!("error changing user: {error}");
-    let cwd = &entry.profile.cwd;
     // As root first: a user may stand where it may not go (and the reverse on some file systems).
-    let is_there = change_dir(cwd);
+    let is_there = launch.stand();
     let switch = || -> io::Result<()> {
         let Identity { uid, gid, groups, .. } = entry.identity;
         let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
@@ -152,15 +151,5 @@ fn become_user(entry: &Entry<'_>, launch: &Launch) -> Result<(), String> {
         Ok(())
     };
     switch().map_err(failed)?;
-    is_there.or_else(|_| change_dir(cwd)).map_err(|error| format!("chdir to cwd ({cwd:?}) failed: {error}"))
-}
-
-/// A directory outside the container's root has no path (CVE-2024-21626).
-fn change_dir(path: &Path) -> io::Result<()> {
-    nix::unistd::chdir(path)?;
-    if nix::unistd::getcwd()?.is_absolute() {
-        Ok(())
-    } else {
-        Err(io::Error::other("it is outside of the container's root"))
-    }
+    is_there.or_else(|_| launch.stand())
 }

@@ -8,7 +8,7 @@
 //!
 //! Read in this order: `wire` (what the engine asks), `server` (the loop),
 //! `container` (one container's life), `builder` (how one is made), `executor`
-//! (the last steps before its program runs), `exec` (commands in running
+//! (the last steps before its program runs), `volumes` (what is mounted into it), `exec` (commands in running
 //! containers), `join` (how one gets there), `plumbing` and `attach` (input,
 //! output and terminals), `log` (where output ends up).
 //!
@@ -41,6 +41,7 @@ mod server;
 mod spec;
 mod sys;
 mod terminal;
+mod volumes;
 
 use std::ffi::OsString;
 

@@ -58,6 +58,7 @@ impl Profile {
         Ok(Launch {
             args: c_strings(args)?,
             env,
+            cwd: self.cwd.clone(),
             search_path: spec::search_path(&self.env),
             no_new_privileges: self.no_new_privileges,
             capabilities: spec::mask(&self.capabilities) & available,

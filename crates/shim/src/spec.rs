@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::inroot::Identity;
-use crate::wire::{BindMount, CAPABILITIES, ContainerSpec, Device};
+use crate::wire::{CAPABILITIES, ContainerSpec, Device};
 
 /// What a container is put into.
 pub(crate) struct Around<'a> {
@@ -16,18 +16,18 @@ pub(crate) struct Around<'a> {
     pub(crate) shm: Option<&'a Path>,
     /// Its PID namespace if it is not the node's; empty: a new one.
     pub(crate) pid: Option<&'a Path>,
-    /// What is mounted into it, without parts.
-    pub(crate) binds: &'a [BindMount],
     /// What capabilities we have to give.
     pub(crate) available: u64,
 }
 
 /// The OCI configuration of a container.
 pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>) -> Value {
-    let Around { root, shm, pid, binds, available } = *around;
-    // Two more than the program will have: the executor needs them to install
-    // the filter and to give the rest up, itself included.
-    let mask = (mask(&spec.capabilities) | bit("CAP_SYS_ADMIN") | bit("CAP_SETPCAP")) & available;
+    let Around { root, shm, pid, available } = *around;
+    // Some more than the program will have: the executor needs them to install
+    // the filter, to give the rest up, itself included, and to stand where the
+    // user may not go.
+    let more = ["CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_DAC_READ_SEARCH"].map(bit).into_iter().fold(0, |all, one| all | one);
+    let mask = (mask(&spec.capabilities) | more) & available;
     let capabilities = names(mask);
     let mut namespaces = vec![json!({"type": "mount"}), json!({"type": "cgroup"})];
     if let Some(path) = pid {
@@ -45,7 +45,8 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
         "process": {
             "user": { "uid": identity.uid, "gid": identity.gid, "additionalGids": identity.groups },
             "args": spec.args,
-            "cwd": spec.cwd,
+            // The volumes are not there yet; the executor goes where it shall.
+            "cwd": "/",
             "terminal": spec.tty,
             "noNewPrivileges": spec.no_new_privileges,
             "capabilities": {
@@ -53,8 +54,9 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
                 "inheritable": [], "ambient": [],
             },
         },
-        "root": { "path": root, "readonly": spec.readonly_rootfs },
-        "mounts": mounts(spec, binds, shm),
+        // Read-only once the volumes have their places.
+        "root": { "path": root, "readonly": false },
+        "mounts": mounts(spec, shm),
         "linux": {
             "cgroupsPath": spec.cgroup.path,
             "namespaces": namespaces,
@@ -72,7 +74,8 @@ fn device(device: &Device) -> Value {
     })
 }
 
-fn mounts(spec: &ContainerSpec, binds: &[BindMount], shm: Option<&Path>) -> Vec<Value> {
+/// All but the volumes.
+fn mounts(spec: &ContainerSpec, shm: Option<&Path>) -> Vec<Value> {
     let access = if spec.privileged { "rw" } else { "ro" };
     let mount = |destination: &str, kind: &str, options: &[&str]| json!({"destination": destination, "type": kind, "source": kind, "options": options});
     let mut mounts = vec![
@@ -85,29 +88,12 @@ fn mounts(spec: &ContainerSpec, binds: &[BindMount], shm: Option<&Path>) -> Vec<
     mounts.extend(cgroup_mounts(spec, access));
     let safe = ["nosuid", "noexec", "nodev"];
     match shm {
-        // A volume of the pod comes in its place.
-        _ if binds.iter().any(|bind| bind.destination == Path::new(SHM_PATH)) => {}
         Some(source) => mounts.push(json!({
             "destination": SHM_PATH, "type": "bind", "source": source,
             "options": [safe[0], safe[1], safe[2], "bind", "rprivate", "rw"],
         })),
         None => mounts.push(mount(SHM_PATH, "tmpfs", &[&safe[..], &["mode=1777", "size=65536k"]].concat())),
     }
-    let mut binds: Vec<_> = binds.iter().collect();
-    // Outer directories first, so that an inner mount is not hidden.
-    binds.sort_by_key(|bind| bind.destination.components().count());
-    mounts.extend(binds.into_iter().map(|bind| {
-        let access = match (bind.readonly, bind.recursive_readonly) {
-            (true, true) => "rro",
-            (true, false) => "ro",
-            (false, _) => "rw",
-        };
-        let propagation = if bind.follows_node { "rslave" } else { "rprivate" };
-        json!({
-            "destination": bind.destination, "type": "bind", "source": bind.source,
-            "options": ["rbind", propagation, access],
-        })
-    }));
     mounts
 }
 

@@ -1,5 +1,7 @@
 //! The system calls that no safe wrapper offers. Nothing here decides.
 
+pub(crate) mod mount;
+
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -203,6 +205,11 @@ pub(crate) fn open_in_root(root: BorrowedFd<'_>, path: &Path, flags: i32) -> io:
     open_at(root, path, flags, libc::RESOLVE_IN_ROOT)
 }
 
+/// The same, but what is opened may be a link itself, and no other is followed.
+pub(crate) fn open_link_in_root(root: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
+    open_at(root, path, libc::O_PATH | libc::O_NOFOLLOW, libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_SYMLINKS)
+}
+
 /// Opens `path` below `dir`; a link that leads out of it is an error (`EXDEV`).
 pub(crate) fn open_beneath(dir: BorrowedFd<'_>, path: &Path, flags: i32) -> io::Result<OwnedFd> {
     open_at(dir, path, flags, libc::RESOLVE_BENEATH)
@@ -221,56 +228,6 @@ fn open_at(root: BorrowedFd<'_>, path: &Path, flags: i32, resolve: u64) -> io::R
         owned(libc::syscall(libc::SYS_openat2, root.as_raw_fd(), path.as_ptr(), &raw const how, size))
     }
 }
-
-/// A memory file system that is mounted nowhere and lives as long as its descriptor.
-pub(crate) fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
-    // SAFETY: the string is valid for the call; the result is checked and owned once.
-    let context = unsafe { owned(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC))? };
-    let configure = |command: u32, key: *const libc::c_char, value: *const libc::c_char| {
-        // SAFETY: key and value are null or valid strings, as the command wants them.
-        let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) };
-        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-    };
-    for (key, value) in options {
-        configure(FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr())?;
-    }
-    configure(FSCONFIG_CMD_CREATE, std::ptr::null(), std::ptr::null())?;
-    let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
-    // SAFETY: takes numbers only; the result is checked and owned once.
-    unsafe { owned(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)) }
-}
-
-/// Shows a detached file system at `target` as well. Kernels before 6.15 refuse.
-pub(crate) fn mount_again(filesystem: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
-    mount_clone(filesystem, target, 0)
-}
-
-/// Shows the file or directory behind a descriptor at `target`, with what is
-/// mounted below it. No path leads there that could be changed meanwhile.
-pub(crate) fn mount_tree(source: BorrowedFd<'_>, target: &Path) -> io::Result<()> {
-    mount_clone(source, target, AT_RECURSIVE)
-}
-
-fn mount_clone(filesystem: BorrowedFd<'_>, target: &Path, more: u32) -> io::Result<()> {
-    let target = c_string(target.as_os_str())?;
-    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | libc::AT_EMPTY_PATH.unsigned_abs() | more;
-    // SAFETY: an empty path means the descriptor itself; the result is checked and owned once.
-    let clone = unsafe { owned(libc::syscall(libc::SYS_open_tree, filesystem.as_raw_fd(), c"".as_ptr(), flags))? };
-    // SAFETY: both paths are valid strings for the call.
-    let result = unsafe {
-        let (from, to) = (clone.as_raw_fd(), target.as_ptr());
-        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), libc::AT_FDCWD, to, MOVE_MOUNT_F_EMPTY_PATH)
-    };
-    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-// From linux/mount.h; not every C library has them.
-const AT_RECURSIVE: u32 = 0x8000;
-const FSOPEN_CLOEXEC: u32 = 1;
-const FSMOUNT_CLOEXEC: u32 = 1;
-const FSCONFIG_SET_STRING: u32 = 1;
-const FSCONFIG_CMD_CREATE: u32 = 6;
-const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
 
 /// # Safety
 /// `fd` is the result of a call that gives a new descriptor or -1.

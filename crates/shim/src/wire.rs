@@ -15,8 +15,9 @@ use serde::{Deserialize, Serialize};
 /// 1 ends the connection when it hears a request it does not know; from 2 on
 /// such a request is answered with [`Fault::Unsupported`]. 3 knows streams,
 /// inputs, terminals, log limits and PID namespaces of pods. 4 knows kernel
-/// settings, devices, parts of volumes and how mounts behave.
-pub const VERSION: u32 = 4;
+/// settings, devices, parts of volumes and how mounts behave. 5 knows mounts
+/// that reach the node.
+pub const VERSION: u32 = 5;
 
 /// The first version that knows [`Request::Exec`].
 pub const EXEC_SINCE: u32 = 2;
@@ -26,6 +27,9 @@ pub const STREAMS_SINCE: u32 = 3;
 /// The first version that knows what a [`ContainerSpec`] says of devices and
 /// `/proc`, a [`User`] of groups and a [`BindMount`] of parts and propagation.
 pub const CONFINEMENT_SINCE: u32 = 4;
+
+/// The first version that knows [`BindMount::reaches_node`].
+pub const ISOLATION_SINCE: u32 = 5;
 
 /// What is kept of each output of a command (CVE-2022-31030).
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
@@ -250,6 +254,9 @@ pub struct BindMount {
     /// Later mounts of the node below are seen.
     #[serde(default)]
     pub follows_node: bool,
+    /// Mounts made in the container are seen on the node, and the other way round.
+    #[serde(default)]
+    pub reaches_node: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

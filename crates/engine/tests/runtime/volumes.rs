@@ -17,6 +17,10 @@ pub(crate) const CASES: &[Case] = &[
     ("a_link_in_a_part_does_not_lead_out_of_the_volume", a_link_in_a_part_does_not_lead_out_of_the_volume),
     ("a_part_swapped_for_a_link_does_not_lead_out", a_part_swapped_for_a_link_does_not_lead_out),
     ("a_linked_mount_destination_stays_in_the_root", a_linked_mount_destination_stays_in_the_root),
+    ("a_file_is_mounted_directly_below_the_root", a_file_is_mounted_directly_below_the_root),
+    ("mount_points_are_made_where_links_lead", mount_points_are_made_where_links_lead),
+    ("proc_and_the_root_are_no_mount_destinations", proc_and_the_root_are_no_mount_destinations),
+    ("a_working_directory_may_be_in_a_volume", a_working_directory_may_be_in_a_volume),
     ("sysctls_are_those_of_the_pod_alone", sysctls_are_those_of_the_pod_alone),
     ("sysctls_of_the_node_are_refused", sysctls_of_the_node_are_refused),
     ("devices_can_be_used_as_far_as_allowed", devices_can_be_used_as_far_as_allowed),
@@ -124,18 +128,118 @@ fn a_linked_mount_destination_stays_in_the_root() {
         symlink(&target, shared.join("absolute")).unwrap();
         symlink("../../../../../../../../../../../tmp", shared.join("parent")).unwrap();
         let sandbox = world.sandbox("a").await;
-        for link in ["absolute", "parent"] {
-            let mut config = shell(link, "ls /tmp/file; echo over");
+        for (link, said) in [("absolute", "over\n"), ("parent", "/tmp/file\nover\n")] {
+            let mut config = shell(link, "ls /tmp/file 2>/dev/null; echo over");
             let inner = Mount::new(other.clone(), format!("/shared/{link}"), false);
             config.mounts = vec![Mount::new(shared.clone(), "/shared", false), inner];
-            // Refused or mounted inside: the node's directories stay as they are.
-            if let Ok(id) = world.engine.create_container(&sandbox, config).await {
-                world.engine.start_container(&id).await.unwrap();
-                world.exit(&id).await;
-                assert!(world.output(&id).await.ends_with("over\n"));
-            }
+            let id = world.run_with(&sandbox, config).await;
+            world.exit(&id).await;
+            assert_eq!(world.output(&id).await, said);
+            // Mounted inside: the node's directories stay as they are.
             assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "{link}");
         }
+    });
+}
+
+fn a_file_is_mounted_directly_below_the_root() {
+    check(|world| async move {
+        let volume = world.dir.path().join("volume");
+        fs::create_dir(&volume).unwrap();
+        fs::write(volume.join("app.conf"), "key=value\n").unwrap();
+        let sandbox = world.sandbox("a").await;
+        let whole = Mount::new(volume.join("app.conf"), "/app.conf", true);
+        let part = Mount { sub_path: Some("app.conf".into()), ..Mount::new(&volume, "/app.conf", true) };
+        for (name, mount, readonly_rootfs) in
+            [("whole", whole.clone(), false), ("part", part, false), ("readonly", whole, true)]
+        {
+            let mut config = shell(name, "cat /app.conf; echo x > /app.conf || echo refused; touch /x || echo closed");
+            config.security.readonly_rootfs = readonly_rootfs;
+            config.mounts = vec![mount];
+            let created = world.engine.create_container(&sandbox, config).await;
+            let id = created.unwrap_or_else(|error| panic!("{name}: {error}"));
+            world.engine.start_container(&id).await.unwrap();
+            world.exit(&id).await;
+            let output = world.output(&id).await;
+            assert!(output.starts_with("key=value\n") && output.contains("\nrefused\n"), "{name}: {output}");
+            assert_eq!(output.contains("\nclosed\n"), readonly_rootfs, "{name}: {output}");
+        }
+    });
+}
+
+/// Images have links at places that are mounted over; some lead nowhere yet.
+fn mount_points_are_made_where_links_lead() {
+    check(|world| async move {
+        let (volume, file) = (world.dir.path().join("volume"), world.dir.path().join("file"));
+        fs::create_dir(&volume).unwrap();
+        symlink("/run/far/away", volume.join("absolute")).unwrap();
+        symlink("../../../../tmp/near", volume.join("relative")).unwrap();
+        symlink("itself", volume.join("itself")).unwrap();
+        fs::write(&file, "shown\n").unwrap();
+        let sandbox = world.sandbox("a").await;
+        let mut config = shell("c", "cat /run/far/away /tmp/near /deep/er/file");
+        config.mounts = vec![
+            Mount::new(&volume, "/links", false),
+            Mount::new(&file, "/links/absolute", false),
+            Mount::new(&file, "/links/relative", false),
+            Mount::new(&file, "/deep/er/file", false),
+        ];
+        let id = world.run_with(&sandbox, config).await;
+        world.exit(&id).await;
+        assert_eq!(world.output(&id).await, "shown\nshown\nshown\n");
+        assert!(!PathBuf::from("/run/far").exists() && !PathBuf::from("/tmp/near").exists());
+        let mut endless = shell("endless", "true");
+        endless.mounts =
+            vec![Mount::new(&volume, "/links", false), Mount::new(&file, "/links/itself", false)];
+        let refused = world.engine.create_container(&sandbox, endless).await;
+        assert!(matches!(&refused, Err(CriError::Failed(why)) if why.contains("/links/itself")), "{refused:?}");
+    });
+}
+
+/// CVE-2019-16884, CVE-2019-19921: by name, and by a link in a volume.
+fn proc_and_the_root_are_no_mount_destinations() {
+    check(|world| async move {
+        let (volume, links) = (world.dir.path().join("volume"), world.dir.path().join("links"));
+        [&volume, &links].into_iter().for_each(|dir| fs::create_dir(dir).unwrap());
+        symlink("/proc/sys", links.join("proc")).unwrap();
+        let sandbox = world.sandbox("a").await;
+        for destination in ["/proc", "/proc/sys", "/links/proc", "/links/proc/kernel", "/", "/links/.."] {
+            let mut config = shell("c", "true");
+            let inner = Mount::new(&volume, destination, false);
+            config.mounts = vec![Mount::new(&links, "/links", false), inner];
+            let refused = world.engine.create_container(&sandbox, config).await;
+            assert!(matches!(&refused, Err(CriError::Failed(_))), "{destination}: {refused:?}");
+        }
+    });
+}
+
+fn a_working_directory_may_be_in_a_volume() {
+    check(|world| async move {
+        let volume = world.dir.path().join("volume");
+        fs::create_dir(&volume).unwrap();
+        fs::write(volume.join("here"), "").unwrap();
+        let closed = volume.join("closed");
+        fs::create_dir(&closed).unwrap();
+        fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let sandbox = world.sandbox("a").await;
+        for (name, cwd, user, said) in [
+            ("root", "/data", 0, "/data\nclosed here\n"),
+            // Made in the volume, not below it.
+            ("new", "/data/new", 0, "/data/new\n\n"),
+            // A user may stand where it may not go.
+            ("user", "/data/closed", 1000, "/data/closed\n\n"),
+        ] {
+            let mut config = shell(name, "pwd; echo $(ls)");
+            config.working_dir = cwd.into();
+            config.security.run_as_user = Some(user);
+            config.mounts = vec![Mount::new(&volume, "/data", false)];
+            let id = world.run_with(&sandbox, config).await;
+            world.exit(&id).await;
+            let output = world.output(&id).await;
+            let output: String =
+                output.lines().filter(|line| !line.contains(": ")).map(|line| format!("{line}\n")).collect();
+            assert_eq!(output, said, "{name}");
+        }
+        assert!(volume.join("new").is_dir());
     });
 }
 

@@ -21,6 +21,17 @@ fn lc_318_an_empty_dir_is_for_everyone_and_keeps_its_content() {
 }
 
 #[test]
+fn mounts_travel_as_the_pod_asks() {
+    let asked = |how: Option<&str>| {
+        propagation(&VolumeMount { mount_propagation: how.map(str::to_owned), ..VolumeMount::default() })
+    };
+    assert_eq!(asked(None), Propagation::Private);
+    assert_eq!(asked(Some("None")), Propagation::Private);
+    assert_eq!(asked(Some("HostToContainer")), Propagation::HostToContainer);
+    assert_eq!(asked(Some("Bidirectional")), Propagation::Bidirectional);
+}
+
+#[test]
 fn lc_319_payloads_are_switched_as_a_whole() {
     let root = tempfile::tempdir().unwrap();
     let file = |text: &str| payload::File { content: text.as_bytes().to_vec(), mode: 0o640 };

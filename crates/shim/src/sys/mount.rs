@@ -1,0 +1,103 @@
+//! Mounts by descriptor: no path is looked up twice, so none can be changed
+//! between a look and a mount.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use super::owned;
+
+/// A memory file system that is mounted nowhere and lives as long as its descriptor.
+pub(crate) fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
+    // SAFETY: the string is valid for the call; the result is checked and owned once.
+    let context = unsafe { owned(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC))? };
+    let configure = |command: u32, key: *const libc::c_char, value: *const libc::c_char| {
+        // SAFETY: key and value are null or valid strings, as the command wants them.
+        let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) };
+        if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    };
+    for (key, value) in options {
+        configure(FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr())?;
+    }
+    configure(FSCONFIG_CMD_CREATE, std::ptr::null(), std::ptr::null())?;
+    let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
+    // SAFETY: takes numbers only; the result is checked and owned once.
+    unsafe { owned(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)) }
+}
+
+/// One more mount of what a descriptor opens, mounted nowhere yet. Kernels
+/// before 6.15 refuse where the descriptor's own mount is mounted nowhere.
+pub(crate) fn duplicate(source: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    open_tree(source, 0)
+}
+
+/// The same with everything that is mounted below it.
+pub(crate) fn duplicate_tree(source: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    open_tree(source, AT_RECURSIVE)
+}
+
+fn open_tree(source: BorrowedFd<'_>, more: u32) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | EMPTY_PATH | more;
+    // SAFETY: an empty path means the descriptor itself; the result is checked and owned once.
+    unsafe { owned(libc::syscall(libc::SYS_open_tree, source.as_raw_fd(), c"".as_ptr(), flags)) }
+}
+
+/// What becomes different about a mount.
+#[derive(Default)]
+pub(crate) struct Change {
+    /// `MOUNT_ATTR_…`
+    pub(crate) set: u64,
+    /// `MS_PRIVATE`, `MS_SLAVE`; 0: as it is.
+    pub(crate) propagation: u64,
+    /// What is mounted below as well.
+    pub(crate) recursive: bool,
+}
+
+pub(crate) fn change(mount: BorrowedFd<'_>, change: &Change) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: change.set,
+        attr_clr: 0,
+        propagation: change.propagation,
+        userns_fd: 0,
+    };
+    let flags = EMPTY_PATH | if change.recursive { AT_RECURSIVE } else { 0 };
+    // SAFETY: an empty path means the descriptor itself; `attributes` is valid
+    // for the call and its size is given.
+    let result = unsafe {
+        let size = size_of::<libc::mount_attr>();
+        libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), c"".as_ptr(), flags, &raw const attributes, size)
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Mounts what is mounted nowhere yet on what `target` opens.
+pub(crate) fn place(mount: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
+    let flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH;
+    // SAFETY: empty paths mean the descriptors themselves.
+    let result = unsafe {
+        let (from, to) = (mount.as_raw_fd(), target.as_raw_fd());
+        libc::syscall(libc::SYS_move_mount, from, c"".as_ptr(), to, c"".as_ptr(), flags)
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The number by which `/proc/self/mountinfo` knows the mount a descriptor lies on.
+pub(crate) fn id(file: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: an all-zero statx is a valid one.
+    let mut status: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: an empty path means the descriptor itself; `status` is valid and writable.
+    let result = unsafe {
+        libc::statx(file.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_MNT_ID, &raw mut status)
+    };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(status.stx_mnt_id) }
+}
+
+const EMPTY_PATH: u32 = libc::AT_EMPTY_PATH.unsigned_abs();
+// From linux/mount.h; not every C library has them.
+const AT_RECURSIVE: u32 = 0x8000;
+const FSOPEN_CLOEXEC: u32 = 1;
+const FSMOUNT_CLOEXEC: u32 = 1;
+const FSCONFIG_SET_STRING: u32 = 1;
+const FSCONFIG_CMD_CREATE: u32 = 6;
+const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
+const MOVE_MOUNT_T_EMPTY_PATH: u32 = 0x40;
