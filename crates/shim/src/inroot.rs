@@ -113,9 +113,7 @@ pub(crate) fn open_part(base: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd
                         nix::sys::stat::fchmodat(&made, ".", mode, nix::sys::stat::FchmodatFlags::FollowSymlink)?;
                         made
                     }
-                    Err(Errno::EEXIST) => {
-                        sys::open_beneath(base, &reached, libc::O_PATH | libc::O_DIRECTORY)?
-                    }
+                    Err(Errno::EEXIST) => sys::open_beneath(base, &reached, libc::O_PATH | libc::O_DIRECTORY)?,
                     Err(error) => return Err(error.into()),
                 }
             }

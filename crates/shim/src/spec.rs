@@ -26,7 +26,8 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
     // Some more than the program will have: the executor needs them to install
     // the filter, to give the rest up, itself included, and to stand where the
     // user may not go.
-    let more = ["CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_DAC_READ_SEARCH"].map(bit).into_iter().fold(0, |all, one| all | one);
+    let more =
+        ["CAP_SYS_ADMIN", "CAP_SETPCAP", "CAP_DAC_READ_SEARCH"].map(bit).into_iter().fold(0, |all, one| all | one);
     let mask = (mask(&spec.capabilities) | more) & available;
     let capabilities = names(mask);
     let mut namespaces = vec![json!({"type": "mount"}), json!({"type": "cgroup"})];

@@ -105,7 +105,8 @@ fn propagation(mountinfo: &str, id: u64) -> Option<(&str, bool, bool)> {
 pub(crate) fn put(volumes: &[Volume], root: BorrowedFd<'_>) -> Result<(), String> {
     for volume in volumes {
         let destination = &volume.destination;
-        put_one(volume, root).map_err(|error| format!("error mounting to {destination:?} of the container: {error}"))?;
+        put_one(volume, root)
+            .map_err(|error| format!("error mounting to {destination:?} of the container: {error}"))?;
     }
     Ok(())
 }

@@ -188,8 +188,7 @@ fn mount_points_are_made_where_links_lead() {
         assert_eq!(world.output(&id).await, "shown\nshown\nshown\n");
         assert!(!PathBuf::from("/run/far").exists() && !PathBuf::from("/tmp/near").exists());
         let mut endless = shell("endless", "true");
-        endless.mounts =
-            vec![Mount::new(&volume, "/links", false), Mount::new(&file, "/links/itself", false)];
+        endless.mounts = vec![Mount::new(&volume, "/links", false), Mount::new(&file, "/links/itself", false)];
         let refused = world.engine.create_container(&sandbox, endless).await;
         assert!(matches!(&refused, Err(CriError::Failed(why)) if why.contains("/links/itself")), "{refused:?}");
     });

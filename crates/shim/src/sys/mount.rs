@@ -54,12 +54,8 @@ pub(crate) struct Change {
 }
 
 pub(crate) fn change(mount: BorrowedFd<'_>, change: &Change) -> io::Result<()> {
-    let attributes = libc::mount_attr {
-        attr_set: change.set,
-        attr_clr: 0,
-        propagation: change.propagation,
-        userns_fd: 0,
-    };
+    let attributes =
+        libc::mount_attr { attr_set: change.set, attr_clr: 0, propagation: change.propagation, userns_fd: 0 };
     let flags = EMPTY_PATH | if change.recursive { AT_RECURSIVE } else { 0 };
     // SAFETY: an empty path means the descriptor itself; `attributes` is valid
     // for the call and its size is given.
