@@ -80,7 +80,7 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         Action::RemoveSandbox { id } => done(runtime.remove_sandbox(&SandboxId::from(id.as_str())).await),
         Action::TearDown => {
             let PodRef { namespace, name, uid } = &scene.who;
-            match volumes::tear_down(&scene.ctx.config, namespace, name, uid).await {
+            match volumes::tear_down(&scene.ctx, namespace, name, uid).await {
                 Ok(()) => Outcome::Done,
                 Err(error) => Outcome::Failed(error.to_string()),
             }
@@ -166,7 +166,9 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
         references: &references,
     };
     let envs = env::environment(&container, &around)?;
-    let mounts = volumes::mounts(ctx, pod, &container, Instance { attempt, pod_ips }).await?;
+    let variables = envs.iter().cloned().collect();
+    let instance = Instance { attempt, pod_ips, variables: &variables };
+    let mounts = volumes::mounts(ctx, pod, &container, instance).await?;
     let resources = scene.cgroups.containers.get(name).map(cgroup::resources).unwrap_or_default();
     let image = with_tag(container.image.as_deref().unwrap_or_default());
     let image_user = image_user(scene, &image).await?;

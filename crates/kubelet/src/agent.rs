@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::pods::Pods;
 use crate::server::{Listener, serve};
+use crate::volumes::keep_current;
 use crate::{log_files, node};
 
 /// One node's agent. Stopping it stops no pods.
@@ -54,7 +55,8 @@ impl Kubelet {
                 }
             };
             let pods = follow_pods(ctx.clone(), cache.clone());
-            tokio::join!(node::run(ctx.clone()), log_files::run(ctx.clone()), pods, server);
+            let live = keep_current(ctx.clone(), cache.clone());
+            tokio::join!(node::run(ctx.clone()), log_files::run(ctx.clone()), pods, server, live);
         };
         tokio::select! {
             biased;
@@ -73,7 +75,17 @@ async fn start(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock:
         }
         tokio::time::sleep(RUNTIME_RETRY).await;
     };
-    Ctx { config, client, runtime, clock, recorder, runtime_name, pulls: Mutex::new(()) }
+    Ctx {
+        config,
+        client,
+        runtime,
+        clock,
+        recorder,
+        runtime_name,
+        tokens: Default::default(),
+        turns: Default::default(),
+        pulls: Mutex::new(()),
+    }
 }
 
 /// LC-377: first everything the API knows, then what it does not.

@@ -9,6 +9,8 @@ use cri::{ContainerId, Runtime};
 use tokio::sync::Mutex;
 
 use crate::config::Config;
+use crate::tokens::Tokens;
+use crate::volumes::Turns;
 
 pub(crate) struct Ctx {
     pub(crate) config: Config,
@@ -18,6 +20,10 @@ pub(crate) struct Ctx {
     pub(crate) recorder: Recorder,
     /// The prefix of `containerID`, e.g. `podium` (LC-073).
     pub(crate) runtime_name: String,
+    /// Service account tokens of this node's pods (LC-323).
+    pub(crate) tokens: Tokens,
+    /// Who may touch a pod's volumes.
+    pub(crate) turns: Turns,
     /// One pull at a time (LC-313).
     pub(crate) pulls: Mutex<()>,
 }

@@ -1,6 +1,6 @@
 //! Pure. A container's environment and the `$(NAME)` references in it (LC-321, LC-322).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use objects::Quantity;
 use objects::api::core::v1::{Container, EnvVarSource, Pod, ResourceFieldSelector};
@@ -105,6 +105,33 @@ pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
     }
     expanded.push_str(rest);
     expanded
+}
+
+/// The same where every reference must lead to something, as in `subPathExpr`.
+pub(crate) fn expand_all(text: &str, known: &BTreeMap<String, String>) -> Result<String, String> {
+    let missing: BTreeSet<&str> =
+        references(text).into_iter().filter(|name| known.get(*name).is_none_or(String::is_empty)).collect();
+    if missing.is_empty() {
+        return Ok(expand(text, known));
+    }
+    Err(format!("missing value for {}", missing.into_iter().collect::<Vec<_>>().join(", ")))
+}
+
+/// The names in `$(NAME)`, those escaped by `$$` left out.
+fn references(text: &str) -> Vec<&str> {
+    let mut names = Vec::new();
+    let mut rest = text;
+    while let Some((_, after)) = rest.split_once('$') {
+        rest = match (after.strip_prefix('$'), after.strip_prefix('(').and_then(|inner| inner.split_once(')'))) {
+            (Some(after), _) => after,
+            (None, Some((name, after))) => {
+                names.push(name);
+                after
+            }
+            (None, None) => after,
+        };
+    }
+    names
 }
 
 #[derive(Default)]

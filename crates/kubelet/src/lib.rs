@@ -35,6 +35,7 @@ mod container;
 mod env;
 mod payload;
 mod sandbox;
+mod tokens;
 mod volumes;
 
 mod hook;

@@ -47,9 +47,9 @@ async fn try_clean_up(ctx: &Ctx, uid: &str) -> Result<(), CriError> {
         ctx.runtime.remove_sandbox(&sandbox.id).await?;
         tracing::info!(uid, pod = sandbox.meta.name, "removed a pod that the API does not know");
         let meta = sandbox.meta;
-        volumes::tear_down(&ctx.config, &meta.namespace, &meta.name, uid).await.map_err(unremoved)?;
+        volumes::tear_down(ctx, &meta.namespace, &meta.name, uid).await.map_err(unremoved)?;
     }
-    volumes::tear_down(&ctx.config, "", "", uid).await.map_err(unremoved)
+    volumes::tear_down(ctx, "", "", uid).await.map_err(unremoved)
 }
 
 fn unremoved(error: std::io::Error) -> CriError {

@@ -1,22 +1,19 @@
 //! The content of volumes the agent writes itself: config maps, secrets, the
 //! downward API, and projections of them (LC-319, LC-320, LC-323).
 
-use std::collections::BTreeMap;
-
-use client::{ApiError, Client};
-use objects::api::core::v1::{
-    ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, ServiceAccount, ServiceAccountTokenProjection, Volume,
-    VolumeProjection,
-};
-use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ctx::Ctx;
 use crate::env::{self, References, Surroundings};
+use client::{ApiError, Client};
+use objects::api::core::v1::{ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume, VolumeProjection};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct File {
     pub(crate) content: Vec<u8>,
     pub(crate) mode: u32,
+    /// Other than root.
+    pub(crate) owner: Option<u32>,
 }
 
 pub(crate) type Files = BTreeMap<String, File>;
@@ -37,7 +34,23 @@ pub(crate) fn is_secret(volume: &Volume) -> bool {
     volume.secret.is_some() || sources.any(|is_secret| is_secret)
 }
 
-pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume) -> Result<Files, String> {
+pub(crate) fn has_token(volume: &Volume) -> bool {
+    let mut sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+    sources.any(|source| source.service_account_token.is_some())
+}
+
+/// Names of the config maps and secrets a volume shows.
+pub(crate) fn references_of(volume: &Volume, config_maps: &mut BTreeSet<String>, secrets: &mut BTreeSet<String>) {
+    config_maps.extend(volume.config_map.as_ref().map(|source| source.name.clone()));
+    secrets.extend(volume.secret.as_ref().and_then(|source| source.secret_name.clone()));
+    for source in volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten()) {
+        config_maps.extend(source.config_map.as_ref().map(|source| source.name.clone()));
+        secrets.extend(source.secret.as_ref().map(|source| source.name.clone()));
+    }
+}
+
+/// `user`: the one all containers run as, if it is one.
+pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume, user: Option<u32>) -> Result<Files, String> {
     let mut files = Files::new();
     if let Some(source) = &volume.config_map {
         let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
@@ -52,13 +65,22 @@ pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume) -> Result<Files
     }
     if let Some(source) = &volume.projected {
         for projection in source.sources.iter().flatten() {
-            project(ctx, pod, projection, source.default_mode.unwrap_or(MODE), &mut files).await?;
+            project(ctx, pod, projection, (source.default_mode.unwrap_or(MODE), user), &mut files).await?;
         }
     }
     Ok(files)
 }
 
-async fn project(ctx: &Ctx, pod: &Pod, source: &VolumeProjection, mode: i32, files: &mut Files) -> Result<(), String> {
+async fn project(
+    ctx: &Ctx,
+    pod: &Pod,
+    source: &VolumeProjection,
+    (mode, user): (i32, Option<u32>),
+    files: &mut Files,
+) -> Result<(), String> {
+    if source.cluster_trust_bundle.is_some() || source.pod_certificate.is_some() {
+        return Err("projections of clusterTrustBundle and podCertificate are not supported".to_owned());
+    }
     if let Some(source) = &source.config_map {
         let choice = Choice::new(source.items.as_deref(), source.optional, mode);
         take_config_map(ctx, pod, &source.name, choice, files).await?;
@@ -71,10 +93,20 @@ async fn project(ctx: &Ctx, pod: &Pod, source: &VolumeProjection, mode: i32, fil
         take_fields(ctx, pod, source.items.iter().flatten(), mode, files)?;
     }
     if let Some(source) = &source.service_account_token {
-        let token = token(ctx, pod, source).await?;
-        put(files, &source.path, token.into_bytes(), mode)?;
+        let token = ctx.tokens.get(ctx, pod, source).await?;
+        // For one user alone, or for the group that will be let in.
+        let is_private = user.is_some() || has_group(pod);
+        put(files, &source.path, token.into_bytes(), if is_private { 0o600 } else { mode })?;
+        if let Some(file) = files.get_mut(&source.path) {
+            file.owner = user;
+        }
     }
     Ok(())
+}
+
+fn has_group(pod: &Pod) -> bool {
+    let context = pod.spec.as_ref().and_then(|spec| spec.security_context.as_ref());
+    context.is_some_and(|context| context.fs_group.is_some())
 }
 
 /// What a container's environment refers to; what does not exist is left out.
@@ -195,40 +227,20 @@ fn take_fields<'a>(
     Ok(())
 }
 
-/// LC-323: a token for this pod's service account, bound to the pod.
-async fn token(ctx: &Ctx, pod: &Pod, source: &ServiceAccountTokenProjection) -> Result<String, String> {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let meta = &pod.metadata;
-    let account = pod.spec.as_ref().and_then(|spec| spec.service_account_name.as_deref()).unwrap_or("default");
-    let audiences: Vec<&String> = source.audience.iter().filter(|audience| !audience.is_empty()).collect();
-    let request = json!({
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {
-            "audiences": audiences,
-            "expirationSeconds": source.expiration_seconds.unwrap_or(3600),
-            "boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": text(&meta.name), "uid": text(&meta.uid)},
-        },
-    });
-    let answer =
-        ctx.client.create_subresource::<ServiceAccount>(&text(&meta.namespace), account, "token", &request).await;
-    let answer = answer.map_err(|error| format!("failed to fetch token: {error}"))?;
-    let token = answer["status"]["token"].as_str();
-    token.map(str::to_owned).ok_or_else(|| "failed to fetch token: the answer has none".to_owned())
-}
-
 fn put(files: &mut Files, path: &str, content: Vec<u8>, mode: i32) -> Result<(), String> {
     let is_inside = std::path::Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if path.is_empty() || !is_inside || path.starts_with("..") {
         return Err(format!("invalid path {path:?}"));
     }
     let mode = u32::try_from(mode).unwrap_or(0o644) & 0o777;
-    files.insert(path.to_owned(), File { content, mode });
+    files.insert(path.to_owned(), File { content, mode, owner: None });
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -239,7 +251,7 @@ mod tests {
         let mut files = Files::new();
         let (a, b) = ([item("a")], [item("b")]);
         Choice::new(Some(&a), None, MODE).select(entries(), missing, &mut files).unwrap();
-        assert_eq!(files, Files::from([("d/a".to_owned(), File { content: b"1".to_vec(), mode: 0o600 })]));
+        assert_eq!(files, Files::from([("d/a".to_owned(), File { content: b"1".to_vec(), mode: 0o600, owner: None })]));
         let refused = Choice::new(Some(&b), None, MODE).select(entries(), missing, &mut files);
         assert_eq!(refused, Err("references non-existent secret key: b".to_owned()));
         assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(entries(), missing, &mut files), Ok(()));

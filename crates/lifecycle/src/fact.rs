@@ -153,8 +153,14 @@ pub enum ImageUse {
     Pulled { took_ms: u64, waited_ms: u64, size_bytes: u64 },
 }
 
+impl Outcome {
+    pub(crate) fn lacks_volumes(&self) -> bool {
+        matches!(self, Self::NotPrepared { lacks: Lack::Volumes(_), .. })
+    }
+}
+
 /// What a sandbox needs before it can be made; each lack has its event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Lack {
     /// The network of the node (LC-018).
     Network,
@@ -162,8 +168,15 @@ pub enum Lack {
     Cgroup,
     /// The directories of the pod.
     Directories,
-    /// A volume; the message says which.
-    Volume,
+    /// Volumes, each with the reason why it is not there (LC-320).
+    Volumes(Vec<MissingVolume>),
+}
+
+/// A volume that could not be set up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingVolume {
+    pub name: String,
+    pub message: String,
 }
 
 /// The step of starting a container that failed; each has its waiting reason.

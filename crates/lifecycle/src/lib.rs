@@ -101,7 +101,8 @@ mod work;
 
 pub use action::{Action, Cause, Plan, Planned, PullPolicy};
 pub use fact::{
-    Fact, ImageUse, Instance, InstanceState, Lack, Observation, Outcome, ProbeResult, SandboxSeen, StartStage, UserSeen,
+    Fact, ImageUse, Instance, InstanceState, Lack, MissingVolume, Observation, Outcome, ProbeResult, SandboxSeen,
+    StartStage, UserSeen,
 };
 pub use resize::{Allocation, MemoryUse, Refusal, Verdict};
 pub use resources::{CgroupValues, Cgroups, Demand, Machine, Swap, cpu_weight};

@@ -18,6 +18,13 @@ pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(10);
 /// §1.3, LC-018: the same while the network of the node is not ready.
 pub(crate) const NETWORK_RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// LC-182: set-up of volumes is tried again after a growing pause.
+pub(crate) const VOLUME_DELAY_INITIAL: Duration = Duration::from_millis(500);
+pub(crate) const VOLUME_DELAY_MAX: Duration = Duration::from_secs(122);
+
+/// LC-185: one wait for volumes; then it is told which are missing, and the next begins.
+pub(crate) const VOLUME_WAIT: Duration = Duration::from_secs(123);
+
 /// LC-292, TC-049: a kill ordered by the node may take this long, or half
 /// again its grace.
 pub(crate) const KILL_WAIT_MIN: Duration = Duration::from_secs(10);

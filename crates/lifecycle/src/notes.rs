@@ -11,7 +11,7 @@ use ambient::Now;
 use objects::reasons::{condition, event, terminated, waiting};
 
 use crate::action::{Action, Cause, PullPolicy};
-use crate::fact::{ImageUse, Instance, InstanceState, Lack, Observation, Outcome, StartStage};
+use crate::fact::{ImageUse, Instance, InstanceState, Lack, MissingVolume, Observation, Outcome, StartStage};
 use crate::spec::HookKind;
 use crate::start::Course;
 use crate::state::{LostSandbox, Note, PodState, Severity, Stage};
@@ -177,7 +177,7 @@ impl PodState {
                 self.event(Severity::Warning, event::FAILED_CREATE_POD_SANDBOX, message, None);
             }
             (Action::CreateSandbox { .. }, Outcome::NotPrepared { lacks, message }) if self.stage == Stage::Syncing => {
-                self.note_lack(*lacks, message);
+                self.note_lack(lacks, message);
             }
             (Action::KillContainer { .. } | Action::StopSandbox { .. }, Outcome::Failed(error)) => {
                 self.note_failed_kill(error);
@@ -187,16 +187,32 @@ impl PodState {
     }
 
     /// LC-018, LC-185, LC-186: what keeps a pod from having a sandbox.
-    fn note_lack(&mut self, lacks: Lack, message: &str) {
+    fn note_lack(&mut self, lacks: &Lack, message: &str) {
         let (reason, message) = match lacks {
             Lack::Network => (event::NETWORK_NOT_READY, format!("network is not ready: {message}")),
             Lack::Cgroup => {
                 (event::FAILED_CREATE_POD_CONTAINER, format!("unable to ensure pod container exists: {message}"))
             }
             Lack::Directories => (event::FAILED, format!("error making pod data directories: {message}")),
-            Lack::Volume => (event::FAILED_MOUNT, message.to_owned()),
+            Lack::Volumes(missing) => {
+                for MissingVolume { message, .. } in missing {
+                    self.event(Severity::Warning, event::FAILED_MOUNT, message.clone(), None);
+                }
+                return;
+            }
         };
         self.event(Severity::Warning, reason, message, None);
+    }
+
+    /// LC-185: told after each whole wait in vain.
+    pub(crate) fn note_volumes_overdue(&mut self, missing: &[MissingVolume]) {
+        let names: Vec<&str> = missing.iter().map(|volume| volume.name.as_str()).collect();
+        let message = format!(
+            "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process \
+             volumes=[]: timed out waiting for the condition",
+            names.join(" ")
+        );
+        self.event(Severity::Warning, event::FAILED_MOUNT, message, None);
     }
 
     /// LC-292.

@@ -478,6 +478,9 @@ impl PodState {
         }
         self.work.end(action);
         self.note_ended(action, outcome);
+        if matches!(action, Action::CreateSandbox { .. }) && !outcome.lacks_volumes() {
+            self.work.on_volumes_mounted();
+        }
         match (action, outcome) {
             (Action::PullImage { container, image, .. }, outcome) => self.on_pull_ended(container, image, outcome, now),
             (Action::StartContainer { container, attempt }, outcome) => {
@@ -503,6 +506,12 @@ impl PodState {
             (Action::KillContainer { id, .. }, Outcome::Failed(_)) => self.on_kill_failed(id, action, now),
             // LC-018
             (_, Outcome::NotPrepared { lacks: Lack::Network, .. }) => self.work.hold_without_network(action, now.mono),
+            // LC-182
+            (_, Outcome::NotPrepared { lacks: Lack::Volumes(missing), .. }) => {
+                if self.work.hold_without_volumes(action, now.mono) && self.stage == Stage::Syncing {
+                    self.note_volumes_overdue(missing);
+                }
+            }
             (_, Outcome::Failed(_) | Outcome::NotPrepared { .. }) => self.work.hold_after_failure(action, now.mono),
             (Action::KillContainer { id, .. }, _) => self.on_kill_ended(id, action, now),
             // It did not help: wait like after a failure.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ambient::Mono;
 
 use crate::action::Action;
-use crate::limits::{NETWORK_RETRY_AFTER, RETRY_AFTER};
+use crate::limits::{NETWORK_RETRY_AFTER, RETRY_AFTER, VOLUME_DELAY_INITIAL, VOLUME_DELAY_MAX, VOLUME_WAIT};
 use crate::resources::CgroupValues;
 use crate::table::Table;
 
@@ -18,6 +18,14 @@ pub(crate) struct Work {
     failed: Table<Action, Mono>,
     /// The very same action again.
     repeated: Table<Action, Mono>,
+    volumes: Option<VolumeWait>,
+}
+
+/// Volumes could not be set up the last time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct VolumeWait {
+    since: Mono,
+    delay: Duration,
 }
 
 impl Work {
@@ -43,6 +51,22 @@ impl Work {
     /// LC-018: a network comes up by itself.
     pub(crate) fn hold_without_network(&mut self, action: &Action, at: Mono) {
         hold(&mut self.failed, family(action), at, NETWORK_RETRY_AFTER);
+    }
+
+    /// LC-182: a growing pause. True when a whole wait for volumes is over (LC-185).
+    pub(crate) fn hold_without_volumes(&mut self, action: &Action, at: Mono) -> bool {
+        let wait = match self.volumes {
+            None => VolumeWait { since: at, delay: VOLUME_DELAY_INITIAL },
+            Some(VolumeWait { since, delay }) => VolumeWait { since, delay: (delay * 2).min(VOLUME_DELAY_MAX) },
+        };
+        hold(&mut self.failed, family(action), at, wait.delay);
+        let is_over = at.since(wait.since) >= VOLUME_WAIT;
+        self.volumes = Some(if is_over { VolumeWait { since: at, ..wait } } else { wait });
+        is_over
+    }
+
+    pub(crate) fn on_volumes_mounted(&mut self) {
+        self.volumes = None;
     }
 
     /// An action that ended well and is still wanted did not help: it waits

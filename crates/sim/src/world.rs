@@ -251,7 +251,7 @@ impl World {
 
     fn create_sandbox(&mut self, attempt: u32, now: Now) -> Outcome {
         if let Some((lacks, message)) = &self.lacks {
-            return Outcome::NotPrepared { lacks: *lacks, message: message.clone() };
+            return Outcome::NotPrepared { lacks: lacks.clone(), message: message.clone() };
         }
         if let Some(error) = &self.bad_sandbox {
             return Outcome::Failed(error.clone());

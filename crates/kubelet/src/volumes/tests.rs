@@ -1,23 +1,44 @@
-//! Volumes on a temporary directory.
+//! What a container's mounts lead to.
 
 use serde_json::json;
 
 use super::*;
 
-fn pod(spec: serde_json::Value) -> Pod {
-    serde_json::from_value(json!({"metadata": {"name": "web", "namespace": "default", "uid": "u"}, "spec": spec}))
-        .unwrap()
+fn mount_of(volume: serde_json::Value, mount: serde_json::Value) -> Result<Mount, String> {
+    let (volume, mount) = (serde_json::from_value(volume).unwrap(), serde_json::from_value(mount).unwrap());
+    let variables = BTreeMap::from([("POD".to_owned(), "web".to_owned()), ("EMPTY".to_owned(), String::new())]);
+    volume_mount(Path::new("/pods/u"), &volume, &mount, &variables)
+}
+
+fn empty(mount: serde_json::Value) -> Result<Mount, String> {
+    let mut whole = json!({"name": "v", "mountPath": "/m"});
+    whole.as_object_mut().unwrap().extend(mount.as_object().unwrap().clone());
+    mount_of(json!({"name": "v", "emptyDir": {}}), whole)
 }
 
 #[test]
-fn lc_318_an_empty_dir_is_for_everyone_and_keeps_its_content() {
-    let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("v");
-    empty_dir(&path, &EmptyDirVolumeSource::default(), None, 0).unwrap();
-    fs::write(path.join("f"), "x").unwrap();
-    empty_dir(&path, &EmptyDirVolumeSource::default(), None, 0).unwrap();
-    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o777);
-    assert_eq!(fs::read_to_string(path.join("f")).unwrap(), "x");
+fn parts_of_volumes_may_be_named_by_variables() {
+    let part = |mount: serde_json::Value| empty(mount).map(|mount| mount.sub_path);
+    assert_eq!(part(json!({})), Ok(None));
+    assert_eq!(part(json!({"subPath": "a/./b"})), Ok(Some("a/b".into())));
+    assert_eq!(part(json!({"subPath": "."})), Ok(None));
+    assert_eq!(part(json!({"subPathExpr": "logs/$(POD)"})), Ok(Some("logs/web".into())));
+    assert_eq!(part(json!({"subPathExpr": "$$(POD)"})), Ok(Some("$(POD)".into())));
+    assert_eq!(part(json!({"subPathExpr": "$(NO)/$(EMPTY)"})), Err("missing value for EMPTY, NO".to_owned()));
+    assert_eq!(
+        part(json!({"subPathExpr": "/$(POD)"})),
+        Err("error SubPath `/web` must not be an absolute path".into())
+    );
+    let climbing = Err("unable to provision SubPath `../web`: must not contain '..'".to_owned());
+    assert_eq!(part(json!({"subPathExpr": "../$(POD)"})), climbing);
+}
+
+#[test]
+fn lc_319_a_part_of_a_payload_is_what_it_was_at_the_start() {
+    let volume = json!({"name": "v", "configMap": {"name": "m"}});
+    let mount = mount_of(volume, json!({"name": "v", "mountPath": "/m", "subPathExpr": "$(POD).yaml"})).unwrap();
+    let expected = "/pods/u/volumes/kubernetes.io~configmap/v/..data/web.yaml";
+    assert_eq!((mount.host_path, mount.sub_path, mount.readonly), (expected.into(), None, true));
 }
 
 #[test]
@@ -32,58 +53,48 @@ fn mounts_travel_as_the_pod_asks() {
 }
 
 #[test]
-fn lc_319_payloads_are_switched_as_a_whole() {
-    let root = tempfile::tempdir().unwrap();
-    let file = |text: &str| payload::File { content: text.as_bytes().to_vec(), mode: 0o640 };
-    let path = root.path().join("v");
-    write_payload(&path, &BTreeMap::from([("a".to_owned(), file("1")), ("d/b".to_owned(), file("2"))])).unwrap();
-    let first = fs::read_link(path.join("..data")).unwrap();
-    write_payload(&path, &BTreeMap::from([("a".to_owned(), file("3")), ("d/b".to_owned(), file("2"))])).unwrap();
-    assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "3");
-    assert_eq!(fs::read_to_string(path.join("d/b")).unwrap(), "2");
-    assert_eq!(fs::metadata(path.join("a")).unwrap().mode() & 0o777, 0o640);
-    assert!(!path.join(first).exists(), "the old generation is removed");
+fn unknown_volumes_are_refused_and_not_taken_for_empty_ones() {
+    let refused =
+        mount_of(json!({"name": "v", "nfs": {"server": "s", "path": "/"}}), json!({"name": "v", "mountPath": "/m"}));
+    assert_eq!(refused.unwrap_err(), "no volume plugin matched: volumes of type nfs are not supported");
+    assert_eq!(Source::of(&Volume { name: "v".into(), ..Volume::default() }), Ok(Source::EmptyDir));
 }
 
 #[test]
-fn lc_324_host_path_types_create_or_insist() {
+fn make_pod_dirs_are_private() {
+    use std::os::unix::fs::MetadataExt as _;
     let root = tempfile::tempdir().unwrap();
-    let path = root.path().join("x/y");
-    let of = |kind: &str| HostPathVolumeSource { path: path.display().to_string(), type_: Some(kind.to_owned()) };
-    assert!(host_path(&of("Directory")).is_err());
-    host_path(&of("DirectoryOrCreate")).unwrap();
-    host_path(&of("Directory")).unwrap();
-    assert!(host_path(&of("File")).is_err());
+    let dir = root.path().join("pods/u");
+    make_pod_dirs(&dir, &root.path().join("logs")).unwrap();
+    assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o750);
 }
 
 #[test]
-fn lc_326_the_hosts_file_names_the_pod_and_its_aliases() {
-    let pod = pod(json!({"containers": [], "hostAliases": [{"ip": "192.0.2.9", "hostnames": ["db", "db2"]}]}));
-    let text = hosts(&pod, &["10.0.0.2".to_owned()]);
-    assert!(text.starts_with("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n"));
-    assert!(text.ends_with("10.0.0.2\tweb\n\n# Entries added by HostAliases.\n192.0.2.9\tdb\tdb2\n"), "{text}");
+fn lc_013_tear_down_leaves_nothing_and_may_run_twice() {
+    let root = tempfile::tempdir().unwrap();
+    let config = crate::tests::config(root.path());
+    let (dir, log_dir) = (config.pod_dir("u"), config.pod_log_dir("default", "web", "u"));
+    make_pod_dirs(&dir, &log_dir).unwrap();
+    let data = root.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::write(data.join("f"), "kept").unwrap();
+    std::os::unix::fs::symlink(&data, dir.join("volumes/claimed")).unwrap();
+    for _ in 0..2 {
+        remove(&dir, &log_dir).unwrap();
+        assert!(!dir.exists());
+        assert!(!log_dir.exists());
+    }
+    assert_eq!(fs::read_to_string(data.join("f")).unwrap(), "kept", "what a claim leads to is not the pod's");
 }
 
 #[tokio::test]
-async fn lc_013_tear_down_leaves_nothing_and_may_run_twice() {
-    let root = tempfile::tempdir().unwrap();
-    let config = crate::tests::config(root.path());
-    make_pod_dirs(&config.pod_dir("u"), &config.pod_log_dir("default", "web", "u")).unwrap();
-    fs::write(config.pod_dir("u").join("volumes/f"), "x").unwrap();
-    for _ in 0..2 {
-        tear_down(&config, "default", "web", "u").await.unwrap();
-        assert!(!config.pod_dir("u").exists());
-        assert!(!config.pod_log_dir("default", "web", "u").exists());
-    }
-}
-
-#[test]
-fn lc_090_the_message_file_is_fresh_and_writable_by_all() {
-    let root = tempfile::tempdir().unwrap();
-    let file = message_file(root.path(), "a", 2);
-    write_own_files(root.path(), None, Some(file.clone())).unwrap();
-    fs::write(&file, "old").unwrap();
-    write_own_files(root.path(), None, Some(file.clone())).unwrap();
-    assert_eq!(fs::read_to_string(&file).unwrap(), "");
-    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o666);
+async fn turns_of_one_pod_exclude_each_other_and_are_forgotten() {
+    let turns = Turns::default();
+    let first = turns.of("u").await;
+    let other = turns.of("w").await;
+    let waiting = tokio::time::timeout(std::time::Duration::from_millis(10), turns.of("u")).await;
+    assert!(waiting.is_err(), "the first still has its turn");
+    drop((first, other));
+    let _again = turns.of("u").await;
+    assert_eq!(turns.0.lock().unwrap().len(), 1);
 }

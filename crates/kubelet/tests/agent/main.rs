@@ -8,6 +8,7 @@ mod panics;
 mod preparing;
 mod serving;
 mod support;
+mod volumes;
 
 use std::time::Duration;
 

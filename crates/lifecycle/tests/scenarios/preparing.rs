@@ -2,7 +2,7 @@
 //! is lost means.
 
 use expect_test::expect;
-use lifecycle::Lack;
+use lifecycle::{Lack, MissingVolume};
 
 use crate::script::Script;
 
@@ -39,15 +39,11 @@ fn lc_018_without_a_network_a_pod_waits_and_says_so() {
     "#]].assert_eq(&(without(Lack::Network, "the bridge is not there", 1.5) + "\n"));
 }
 
-/// LC-184, LC-185, LC-186, LC-305: every other lack has its own words and the
+/// LC-184, LC-186, LC-305: every other lack has its own words and the
 /// usual pause.
 #[test]
-fn lc_185_lc_186_what_a_pod_lacks_is_told_by_its_name() {
-    let lacks = [
-        (Lack::Cgroup, "read-only file system"),
-        (Lack::Directories, "no space left on device"),
-        (Lack::Volume, "MountVolume.SetUp failed for volume \"conf\" : configmap \"conf\" not found"),
-    ];
+fn lc_186_what_a_pod_lacks_is_told_by_its_name() {
+    let lacks = [(Lack::Cgroup, "read-only file system"), (Lack::Directories, "no space left on device")];
     let told = lacks.map(|(lacks, message)| {
         let story = without(lacks, message, 5.0);
         let is_about = |line: &&str| line.contains("CreateSandbox") || line.contains("Warning");
@@ -62,12 +58,37 @@ fn lc_185_lc_186_what_a_pod_lacks_is_told_by_its_name() {
         t=0     fact   CreateSandbox #0 fails: no space left on device
         t=0     event  Warning Failed: error making pod data directories: no space left on device
         t=10    do     CreateSandbox #0  [LC-188: the pod has no sandbox]
-        t=0     do     CreateSandbox #0  [LC-188: the pod has no sandbox]
-        t=0     fact   CreateSandbox #0 fails: MountVolume.SetUp failed for volume "conf" : configmap "conf" not found
-        t=0     event  Warning FailedMount: MountVolume.SetUp failed for volume "conf" : configmap "conf" not found
-        t=10    do     CreateSandbox #0  [LC-188: the pod has no sandbox]
     "#]]
     .assert_eq(&told.concat());
+}
+
+/// LC-182, LC-185: set-up is tried after 0.5 s, 1 s, 2 s … 122 s, and a wait of
+/// 123 s in vain is told with all that is missing.
+#[test]
+fn lc_182_lc_185_volumes_are_tried_again_after_a_growing_pause() {
+    let missing = |name: &str| MissingVolume {
+        name: name.into(),
+        message: format!("MountVolume.SetUp failed for volume \"{name}\" : configmap \"{name}\" not found"),
+    };
+    let mut pod = Script::pod("app app");
+    pod.world.lacks = Some((Lack::Volumes(vec![missing("a"), missing("b")]), "no volumes".into()));
+    pod.begin().until(300.0);
+    pod.world.lacks = None;
+    pod.until(400.0);
+    assert_eq!(pod.rendered().phase.as_deref(), Some("Running"));
+    let story = pod.story();
+    let tries = story.lines().filter(|line| line.contains("do     CreateSandbox"));
+    let times: Vec<&str> = tries.filter_map(|line| line.split_whitespace().next()).collect();
+    expect!["t=0 t=0.5 t=1.5 t=3.5 t=7.5 t=15.5 t=31.5 t=63.5 t=127.5 t=249.5 t=371.5"].assert_eq(&times.join(" "));
+    let told: Vec<&str> = story.lines().filter(|line| line.contains("Warning")).collect();
+    expect![[r#"
+        t=0     event  Warning FailedMount: MountVolume.SetUp failed for volume "a" : configmap "a" not found
+        t=0     event  Warning FailedMount: MountVolume.SetUp failed for volume "b" : configmap "b" not found"#]]
+    .assert_eq(&told[..2].join("\n"));
+    let overdue: Vec<&str> = told.into_iter().filter(|line| line.contains("Unable")).collect();
+    expect![[r#"
+        t=127.5 event  Warning FailedMount: Unable to attach or mount volumes: unmounted volumes=[a b], unattached volumes=[], failed to process volumes=[]: timed out waiting for the condition"#]]
+    .assert_eq(&overdue.join("\n"));
 }
 
 /// LC-192: a pod that is being deleted does not complain.

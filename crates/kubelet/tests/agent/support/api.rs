@@ -33,6 +33,8 @@ struct World {
     requests: Vec<String>,
     /// Options of deletions and the phase they met, in order.
     deletions: Vec<(Value, Value)>,
+    /// Requests for tokens, in order; the nth was answered with `token-n`.
+    tokens: Vec<Value>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,10 +86,7 @@ impl Api {
     }
 
     pub(crate) fn change_pod(&self, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut pod = self.pod(name).expect("it exists");
-        change(&mut pod);
-        let key = Key { resource: "pods".into(), namespace: "default".into(), name: name.into() };
-        self.store(key, pod, "MODIFIED");
+        self.change("pods", name, change);
     }
 
     pub(crate) fn pod(&self, name: &str) -> Option<Value> {
@@ -120,6 +119,17 @@ impl Api {
                 format!("{} {} {count}{}", text(&event["type"]), text(&event["reason"]), text(&event["message"]))
             })
             .collect()
+    }
+
+    pub(crate) fn change(&self, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
+        let key = Key { resource: resource.into(), namespace: "default".into(), name: name.into() };
+        let mut object = self.get(resource, "default", name).expect("it exists");
+        change(&mut object);
+        self.store(key, object, "MODIFIED");
+    }
+
+    pub(crate) fn tokens(&self) -> Vec<Value> {
+        self.world().tokens.clone()
     }
 
     /// Options of what was deleted by request, and the phase it had.
@@ -252,6 +262,12 @@ impl Api {
     }
 
     fn posted(&self, asked: Asked, body: Value) -> Answer {
+        if asked.subresource == "token" {
+            let mut world = self.world();
+            world.tokens.push(body);
+            let token = format!("token-{}", world.tokens.len());
+            return success(201, &json!({"kind": "TokenRequest", "status": {"token": token}}));
+        }
         let mut key = asked.key.clone();
         key.name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if self.world().objects.contains_key(&key) {
