@@ -23,4 +23,4 @@ pub use cache::{Cache, Change, Subscription};
 pub use error::ApiError;
 pub use kube::client::Body;
 pub use recorder::{About, Recorder, Severity};
-pub use request::{Client, Deletion, Kind, Page, Patch, Scope};
+pub use request::{Client, Deletion, Kind, Page, Patch, Scope, authorities};

@@ -97,6 +97,21 @@ pub struct Client {
 
 type Caches = BTreeMap<(TypeId, Scope), Weak<dyn Any + Send + Sync>>;
 
+fn unusable(error: impl std::fmt::Display) -> ApiError {
+    ApiError::Config { message: error.to_string() }
+}
+
+async fn read_kubeconfig(path: &Path) -> Result<kube::Config, ApiError> {
+    let file = kube::config::Kubeconfig::read_from(path).map_err(unusable)?;
+    let options = kube::config::KubeConfigOptions::default();
+    kube::Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)
+}
+
+/// The authorities (DER) a kubeconfig trusts its API server by; none where it leaves that to the system.
+pub async fn authorities(kubeconfig: &Path) -> Result<Vec<Vec<u8>>, ApiError> {
+    Ok(read_kubeconfig(kubeconfig).await?.root_cert.unwrap_or_default())
+}
+
 impl Client {
     /// Over any service that answers like an API server. Needs a tokio runtime.
     pub fn new<S, B>(service: S) -> Self
@@ -112,16 +127,12 @@ impl Client {
 
     /// Over HTTPS, as a kubeconfig says (its current context).
     pub async fn from_kubeconfig(path: &Path) -> Result<Self, ApiError> {
-        let unusable = |error: &dyn std::fmt::Display| ApiError::Config { message: error.to_string() };
-        let file = kube::config::Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
-        let mut config = kube::Config::from_custom_kubeconfig(file, &kube::config::KubeConfigOptions::default())
-            .await
-            .map_err(|error| unusable(&error))?;
+        let mut config = read_kubeconfig(path).await?;
         // Retries belong to whoever knows what is at stake; theirs jitter by the thread's randomness.
         config.default_retry = false;
         config.connect_timeout = Some(CONNECT_TIMEOUT);
         config.read_timeout = None;
-        let inner = kube::Client::try_from(config).map_err(|error| unusable(&error))?;
+        let inner = kube::Client::try_from(config).map_err(unusable)?;
         Ok(Self::over(inner))
     }
 

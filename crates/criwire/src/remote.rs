@@ -23,6 +23,7 @@ use crate::v1;
 mod cgroup;
 mod events;
 mod kept;
+mod leftovers;
 mod link;
 mod look;
 
@@ -42,6 +43,15 @@ impl Remote {
     /// go below `cgroup_root`. Nothing is sent yet.
     pub fn connect(endpoint: &str, cgroup_root: &str) -> Result<Self, CriError> {
         Ok(Self { link: Link::to(endpoint)?, cgroup_root: cgroup_root.into() })
+    }
+
+    /// Ends and removes every pod there is, and their cgroups.
+    pub async fn remove_all(&self) -> Result<(), CriError> {
+        let sandboxes = self.sandboxes(None).await?;
+        let removals = sandboxes.iter().map(|sandbox| self.remove_sandbox(&sandbox.id));
+        futures::future::try_join_all(removals).await?;
+        leftovers::remove_tree(&self.cgroup_root);
+        Ok(())
     }
 
     async fn cgroup_parent(&self, config: &SandboxConfig) -> Result<String, CriError> {
@@ -135,8 +145,12 @@ impl Runtime for Remote {
 
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         self.stop_sandbox(id).await?;
+        let config = self.link.sandbox_status(id).await.ok().and_then(|status| kept::recall(status).ok());
         let request = v1::RemovePodSandboxRequest { pod_sandbox_id: id.0.clone() };
         gone_is_fine(self.link.call(request, Limit::Usual).await).map_err(sandbox(id))?;
+        if let Some(linux) = config.and_then(|config| config.linux) {
+            leftovers::remove(&linux.cgroup_parent);
+        }
         Ok(())
     }
 

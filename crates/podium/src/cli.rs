@@ -12,7 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
 use crate::config::{PodiumConfiguration, Settings};
-use crate::{cri_serve, down, image, instance::Places, kubeconfig, simulate, status, up};
+use crate::containers::Choice;
+use crate::{agent, cri_serve, down, image, instance::Places, kubeconfig, simulate, status, up};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -48,6 +49,12 @@ Examples:
   podium simulate -f pod.yaml --feature-gates ContainerStopSignals=true
 
 Exit codes: 0 done, 1 refused or different, 2 wrong usage.";
+const AGENT_EXAMPLES: &str = "\
+Examples:
+  podium agent --kubeconfig node.kubeconfig
+  podium agent --kubeconfig node.kubeconfig --runtime unix:///run/containerd/containerd.sock
+
+`kubectl logs` and the like reach this node over TLS at --kubelet-bind.";
 /// Where most put them, and where Debian does.
 const CNI_BIN_DIRS: [&str; 2] = ["/opt/cni/bin", "/usr/lib/cni"];
 /// What is logged when nobody says.
@@ -61,6 +68,13 @@ enum Verb {
     /// pods running; the next `podium up` finds them again. `podium down`
     /// stops the pods too.
     Up(Up),
+    /// Run the node agent alone, under the API server of a kubeconfig
+    ///
+    /// That may be another Podium or any Kubernetes. The kubeconfig's user is
+    /// the node, `system:node:NAME` of the group `system:nodes`. Stays in the
+    /// foreground; Ctrl-C or SIGTERM leaves the pods running.
+    #[command(after_long_help = AGENT_EXAMPLES)]
+    Agent(Agent),
     /// Stop Podium and its pods, and remove what they used on this machine
     ///
     /// Objects, images and logs stay in the data directory: `podium up` starts
@@ -108,6 +122,42 @@ pub(crate) struct Up {
     /// Where the API server listens [default: 127.0.0.1:6443]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) bind: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    /// Also write or merge the kubeconfig into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Stop the pods as well when Podium stops
+    #[arg(long)]
+    pub(crate) stop_pods: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Agent {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Whose API server to work for, and as whom
+    #[arg(long, value_name = "FILE")]
+    pub(crate) kubeconfig: PathBuf,
+    /// What the node agent's server presents [default: a certificate it signs itself]
+    #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
+    pub(crate) tls_cert_file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub(crate) tls_private_key_file: Option<PathBuf>,
+    /// Whose clients it admits [default: the authority named in the kubeconfig]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_ca_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) node: NodeArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+/// What makes a node: the same for `podium up` and `podium agent`.
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
     /// Where the node agent serves logs to the API server [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) kubelet_bind: Option<SocketAddr>,
@@ -125,19 +175,21 @@ pub(crate) struct Up {
     /// Where CNI plugins are; may be given more than once [default: /opt/cni/bin and /usr/lib/cni]
     #[arg(long, value_name = "DIR")]
     cni_bin_dir: Vec<PathBuf>,
-    /// Also write or merge the kubeconfig into this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write_kubeconfig: Option<PathBuf>,
-    /// Stop the pods as well when Podium stops
-    #[arg(long)]
-    pub(crate) stop_pods: bool,
+    /// Who runs the containers: `embedded`, or the CRI socket of another runtime
+    ///
+    /// As with any kubelet the whole socket is ours: pods in it that the API
+    /// server does not know are removed.
+    #[arg(long, value_name = "embedded|unix:///PATH")]
+    runtime: Option<Choice>,
     #[command(flatten)]
     pub(crate) registries: RegistryArgs,
-    #[command(flatten)]
-    pub(crate) config: ConfigArgs,
 }
 
-impl Up {
+impl NodeArgs {
+    pub(crate) fn runtime(&self) -> Choice {
+        self.runtime.clone().unwrap_or_default()
+    }
+
     pub(crate) fn cni(&self) -> Option<CniConfig> {
         let bin_dirs = match self.cni_bin_dir.as_slice() {
             [] => CNI_BIN_DIRS.map(PathBuf::from).to_vec(),
@@ -173,9 +225,23 @@ impl ConfigArgs {
 impl Up {
     /// What the file says where no flag does.
     fn fill(&mut self, file: PodiumConfiguration) {
-        self.place.data_dir = self.place.data_dir.take().or(file.data_dir);
-        self.place.run_dir = self.place.run_dir.take().or(file.run_dir);
         self.bind = self.bind.or(file.bind);
+        self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig.clone());
+        self.stop_pods |= file.stop_pods;
+        self.place.fill(&file);
+        self.node.fill(file);
+    }
+}
+
+impl PlaceArgs {
+    fn fill(&mut self, file: &PodiumConfiguration) {
+        self.data_dir = self.data_dir.take().or(file.data_dir.clone());
+        self.run_dir = self.run_dir.take().or(file.run_dir.clone());
+    }
+}
+
+impl NodeArgs {
+    fn fill(&mut self, file: PodiumConfiguration) {
         self.kubelet_bind = self.kubelet_bind.or(file.kubelet_bind);
         self.node_name = self.node_name.take().or(file.node_name);
         self.pod_cidr = self.pod_cidr.take().or(file.pod_cidr);
@@ -183,8 +249,7 @@ impl Up {
         if self.cni_bin_dir.is_empty() {
             self.cni_bin_dir = file.cni_bin_dirs;
         }
-        self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig);
-        self.stop_pods |= file.stop_pods;
+        self.runtime = self.runtime.take().or(file.runtime);
         let registries = &mut self.registries.registry_config;
         *registries = registries.take().or(file.registry_config);
     }
@@ -357,11 +422,21 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
-    if !matches!(verb, Verb::Up(_)) {
+    if !matches!(verb, Verb::Up(_) | Verb::Agent(_)) {
         start_logging(log.unwrap_or(LOG));
     }
     match verb {
-        Verb::Up(args) => start_up(args, log),
+        Verb::Up(mut args) => {
+            let (settings, file) = read_settings(&args.config, log)?;
+            args.fill(file);
+            up::run(args, settings)
+        }
+        Verb::Agent(mut args) => {
+            let (settings, file) = read_settings(&args.config, log)?;
+            args.place.fill(&file);
+            args.node.fill(file);
+            agent::run(&args, &settings)
+        }
         Verb::Down(args) => down::run(&args),
         Verb::Status(args) => status::run(&args),
         Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
@@ -376,13 +451,12 @@ fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
 }
 
 /// The file may say what to log, so it is read before the first line is.
-fn start_up(mut args: Up, log: Option<&str>) -> anyhow::Result<()> {
-    let mut settings = args.config.settings()?;
+fn read_settings(args: &ConfigArgs, log: Option<&str>) -> anyhow::Result<(Settings, PodiumConfiguration)> {
+    let mut settings = args.settings()?;
     let file = std::mem::take(&mut settings.podium);
     start_logging(log.or(file.log.as_deref()).unwrap_or(LOG));
     settings.warn();
-    args.fill(file);
-    up::run(args, settings)
+    Ok((settings, file))
 }
 
 fn print_version(output: Output) {

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
+use crate::containers::Choice;
 use crate::files;
 pub(crate) use node::KubeletConfiguration;
 
@@ -62,13 +63,14 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) registry_config: Option<PathBuf>,
     pub(crate) cni_conf_dir: Option<PathBuf>,
     pub(crate) cni_bin_dirs: Vec<PathBuf>,
+    pub(crate) runtime: Option<Choice>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
     pub(crate) stop_pods: bool,
     pub(crate) log: Option<String>,
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, registryConfig, runDir, stopPods, writeKubeconfig";
+const PODIUM_FIELDS: &str = "bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, registryConfig, runDir, runtime, stopPods, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

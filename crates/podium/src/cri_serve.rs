@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::cli::CriServe;
 use crate::instance::{Instance, make_private_dir};
-use crate::{preflight, up};
+use crate::{containers, preflight, up};
 
 pub(crate) fn run(args: &CriServe) -> Result<()> {
     preflight::check()?;
@@ -27,8 +27,8 @@ async fn serve(args: &CriServe) -> Result<()> {
         Some(endpoint) => socket_path(endpoint)?,
         None => instance.places.run.join("cri.sock"),
     };
-    let registries = up::registries(&args.registries, false);
-    let engine = up::open_engine(&instance, registries, None, &clock, &ids).await?;
+    let registries = containers::registries(&args.registries, false);
+    let engine = containers::open_engine(&instance, registries, None, &clock, &ids).await?;
     make_private_dir(&instance.places.run)?;
     let listener = listen(&path).await?;
     // Streams are for who was given a URL over the socket: never beyond this machine.

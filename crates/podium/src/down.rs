@@ -9,8 +9,9 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::cli::Down;
+use crate::containers::Containers;
 use crate::instance::{Instance, Places, running_pid};
-use crate::{preflight, up};
+use crate::preflight;
 
 /// How long an agent may take to stop: it has nothing to wait for.
 const AGENT_STOP_MAX: Duration = Duration::from_secs(30);
@@ -23,9 +24,8 @@ pub(crate) fn run(args: &Down) -> Result<()> {
         bail!("{} holds no podium instance: nothing to stop", places.data.display());
     };
     tokio::runtime::Runtime::new()?.block_on(async {
-        let engine =
-            up::open_engine(&instance, Default::default(), None, &Clock::system(), &Ids::new(Rng::from_os())).await?;
-        engine.destroy().await.context("cannot stop the pods")
+        let containers = Containers::reopen(&instance, &Clock::system(), &Ids::new(Rng::from_os())).await?;
+        containers.destroy(&instance).await.context("cannot stop the pods")
     })?;
     remove_dir(&places.run)?;
     if args.delete_data {

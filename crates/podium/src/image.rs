@@ -15,15 +15,15 @@ use engine::images::{ImageError, Images, PullOptions};
 use lifecycle::node::{ImageSeen, ImageStock, Settings, collect_images};
 
 use crate::cli::{Image, Output};
+use crate::containers;
 use crate::instance::{Places, make_private_dir};
-use crate::up;
 
 mod progress;
 
 pub(crate) fn run(verb: Image) -> Result<()> {
     match verb {
         Image::Pull { image, creds_stdin, plain_http, registries, place } => {
-            let images = open(&place.places())?.with_registries(up::registries(&registries, plain_http));
+            let images = open(&place.places())?.with_registries(containers::registries(&registries, plain_http));
             pull(images, &image, credentials(creds_stdin)?)
         }
         Image::Import { file, tag, place } => import(&open(&place.places())?, &file, tag.as_deref()),

@@ -60,6 +60,11 @@ impl Places {
         self.data.join("logs").join("pods")
     }
 
+    /// Which runtime has the pods.
+    pub(crate) fn runtime(&self) -> PathBuf {
+        self.data.join("runtime")
+    }
+
     fn identity(&self) -> PathBuf {
         self.data.join("instance.json")
     }

@@ -4,8 +4,10 @@
 //! `up.rs` (how the parts are put together), `instance.rs` (what one data
 //! directory owns on the machine).
 
+mod agent;
 mod cli;
 mod config;
+mod containers;
 mod cri_serve;
 mod down;
 mod files;

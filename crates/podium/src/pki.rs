@@ -83,12 +83,7 @@ impl Authority {
 
     /// A TLS server that accepts, but does not demand, our client certificates.
     pub(crate) fn server_config(&self, leaf: &Leaf, protocols: &[&str]) -> Result<Arc<rustls::ServerConfig>> {
-        let verifier = WebPkiClientVerifier::builder(Arc::new(self.roots()?)).allow_unauthenticated().build()?;
-        let mut config = rustls::ServerConfig::builder()
-            .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![leaf.certificate.clone()], leaf.private_key())?;
-        config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
-        Ok(Arc::new(config))
+        server_config(vec![leaf.certificate.clone()], leaf.private_key(), self.roots()?, protocols)
     }
 
     /// A TLS client that is `leaf` and trusts our servers only.
@@ -112,9 +107,33 @@ impl Authority {
 }
 
 impl Leaf {
-    fn private_key(&self) -> PrivateKeyDer<'static> {
+    /// A server's certificate that nobody but itself vouches for.
+    pub(crate) fn self_signed(subject: &Subject<'_>, ip: IpAddr, today: Timestamp) -> Result<Self> {
+        let mut params = leaf_params(subject, today, ExtendedKeyUsagePurpose::ServerAuth);
+        params.use_authority_key_identifier_extension = false;
+        params.subject_alt_names.push(SanType::IpAddress(ip));
+        let key = KeyPair::generate()?;
+        let certificate = params.self_signed(&key)?;
+        Ok(Self { certificate: certificate.der().clone(), certificate_pem: certificate.pem(), key })
+    }
+
+    pub(crate) fn private_key(&self) -> PrivateKeyDer<'static> {
         PrivatePkcs8KeyDer::from(self.key.serialize_der()).into()
     }
+}
+
+/// A TLS server that accepts, but does not demand, client certificates of `authorities`.
+pub(crate) fn server_config(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    authorities: RootCertStore,
+    protocols: &[&str],
+) -> Result<Arc<rustls::ServerConfig>> {
+    let verifier = WebPkiClientVerifier::builder(Arc::new(authorities)).allow_unauthenticated().build()?;
+    let mut config =
+        rustls::ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(chain, key)?;
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Ok(Arc::new(config))
 }
 
 fn new_authority(today: Timestamp) -> Result<(String, String)> {

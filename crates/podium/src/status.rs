@@ -40,12 +40,18 @@ async fn wait_until_ready(path: &Path) {
 
 /// Waits for a ready node and names it.
 pub(crate) async fn ready_node(client: &Client) -> String {
+    ready(client, None).await
+}
+
+/// The same for a certain node.
+pub(crate) async fn ready(client: &Client, name: Option<&str>) -> String {
     let nodes = client.cache::<Node>(Scope::everywhere());
     let mut changes = nodes.subscribe();
     loop {
         let change = changes.next().await;
-        if change.object().is_ready() {
-            return change.object().metadata.name.clone().unwrap_or_default();
+        let found = change.object().metadata.name.as_deref().unwrap_or_default();
+        if change.object().is_ready() && name.is_none_or(|name| name == found) {
+            return found.to_owned();
         }
     }
 }

@@ -11,33 +11,24 @@ use ambient::{Clock, Ids, Rng};
 use anyhow::{Context, Result};
 use apiserver::{ApiServer, Identity};
 use client::Client;
-use engine::Engine;
-use engine::images::RegistryConfig;
-use engine::network::CniConfig;
-use kubelet::Kubelet;
-use lifecycle::Rules;
 use objects::gates::Gates;
 use reconciler::Reconciler;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::cli::{KUBERNETES_VERSION, RegistryArgs, Up};
+use crate::agent::{self, NodeAgent};
+use crate::cli::Up;
 use crate::config::Settings;
+use crate::containers::Containers;
 use crate::instance::{Instance, make_private_dir};
 use crate::pki::{Authority, Subject};
 use crate::{kubeconfig, node, preflight, status};
 
 const MASTERS: &str = "system:masters";
-/// The usual size of an Ethernet frame; what pods' interfaces get.
-const MTU: u32 = 1500;
-/// Where `hosts.toml` files are looked for.
-const REGISTRY_CONFIG: &str = "/etc/podium/certs.d";
 
 /// Unless a flag or the configuration says otherwise.
 const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
-/// 0: the kernel chooses (decision 0006).
-const KUBELET_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 pub(crate) fn run(args: Up, settings: Settings) -> Result<()> {
     preflight::check()?;
@@ -48,11 +39,11 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let clock = Clock::system();
     let mut rng = Rng::from_os();
     let ids = Ids::new(rng.split());
-    let node_name = node::name(args.node_name.as_deref())?;
+    let node_name = node::name(args.node.node_name.as_deref())?;
     let mut stopping = stop_signals()?;
     let api_listener = bind(args.bind.unwrap_or(BIND), "--bind").await?;
-    let kubelet_listener = bind(args.kubelet_bind.unwrap_or(KUBELET_BIND), "--kubelet-bind").await?;
-    let instance = Instance::open(args.place.places(), args.pod_cidr.as_deref(), &mut rng)?;
+    let kubelet_listener = agent::bind_kubelet(&args.node).await?;
+    let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
     let authority = Authority::open(&instance.places.pki(), clock.now().wall)?;
 
     let gates = settings.gates.clone();
@@ -60,10 +51,18 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let server = serve_api(&api, &authority, api_listener, &node_name, stopping.clone())?;
     let kubeconfig = write_kubeconfig(&args, &instance, &authority, server.address)?;
 
-    let registries = registries(&args.registries, false);
-    let engine = open_engine(&instance, registries, args.cni(), &clock, &ids).await?;
-    let kubelet =
-        node_agent(&instance, &authority, &settings, &node_name, kubelet_listener, &api, &engine, &clock, &mut rng)?;
+    let containers = Containers::open(&args.node, &instance, &clock, &ids).await?;
+    let tls = kubelet_tls(&authority, &node_name, kubelet_listener.local_addr()?)?;
+    let kubelet = NodeAgent {
+        instance: &instance,
+        settings: &settings,
+        name: &node_name,
+        listener: kubelet::Listener { tcp: kubelet_listener, tls },
+        containers: &containers,
+        client: in_process(&api, Identity::node(&node_name), &mut rng),
+        clock: &clock,
+    }
+    .compose()?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
     let components = [
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),
@@ -78,12 +77,12 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     reconciler.await.context("the scheduler failed")?;
     server.task.await.context("the API server failed")??;
     if args.stop_pods {
-        engine.destroy().await.context("cannot stop the pods")?;
+        containers.destroy(&instance).await.context("cannot stop the pods")?;
     }
     Ok(())
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
+pub(crate) async fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| match address.port() {
         0 => format!("cannot listen on {address}"),
         _ => format!("cannot listen on {address} (choose another address with {flag})"),
@@ -105,7 +104,7 @@ pub(crate) fn stop_signals() -> Result<watch::Receiver<bool>> {
     Ok(receiver)
 }
 
-async fn stopped(mut stopping: watch::Receiver<bool>) {
+pub(crate) async fn stopped(mut stopping: watch::Receiver<bool>) {
     // The sender dies only together with the process.
     let _ = stopping.wait_for(|stop| *stop).await;
 }
@@ -174,72 +173,11 @@ fn write_kubeconfig(
     Ok(path)
 }
 
-/// The embedded runtime of an instance, with whatever already runs in it.
-pub(crate) async fn open_engine(
-    instance: &Instance,
-    registries: RegistryConfig,
-    cni: Option<CniConfig>,
-    clock: &Clock,
-    ids: &Ids,
-) -> Result<Arc<Engine>> {
-    let cidr = instance.identity.pod_cidr()?;
-    let config = engine::Config {
-        root: instance.places.engine(),
-        run_dir: instance.places.run.clone(),
-        instance: instance.identity.id().to_owned(),
-        cgroup_root: instance.identity.cgroup_root(),
-        pod_cidr: (cidr.address, cidr.prefix),
-        bridge: instance.identity.bridge(),
-        mtu: MTU,
-        cni,
-        shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
-        registries,
-        snapshots: Default::default(),
-    };
-    Ok(Engine::open(config, clock.clone(), ids.clone()).await?)
-}
-
-pub(crate) fn registries(args: &RegistryArgs, plain_http: bool) -> RegistryConfig {
-    let hosts_dir = args.registry_config.clone().unwrap_or_else(|| REGISTRY_CONFIG.into());
-    RegistryConfig { hosts_dir: Some(hosts_dir), plain_http }
-}
-
-#[expect(clippy::too_many_arguments, reason = "composition: everything meets here once")]
-fn node_agent(
-    instance: &Instance,
-    authority: &Authority,
-    settings: &Settings,
-    node_name: &str,
-    listener: TcpListener,
-    api: &ApiServer,
-    engine: &Arc<Engine>,
-    clock: &Clock,
-    rng: &mut Rng,
-) -> Result<Kubelet> {
-    let address = listener.local_addr()?;
-    let ip = node::internal_ip(address);
-    let subject = Subject { user: &format!("system:node:{node_name}"), group: "system:nodes" };
-    let leaf = authority.server(&subject, &[node_name.to_owned()], &[ip])?;
-    let tls = authority.server_config(&leaf, &["http/1.1"])?;
-    let config = kubelet::Config {
-        node_name: node_name.to_owned(),
-        host_ips: vec![ip],
-        port: address.port(),
-        root: instance.places.kubelet(),
-        log_root: instance.places.pod_logs(),
-        labels: Default::default(),
-        capacity: node::capacity(&instance.places.data, settings.kubelet.max_pods),
-        machine: node::machine(),
-        version: KUBERNETES_VERSION.to_owned(),
-        dns: node::dns(),
-        periods: settings.kubelet.periods(),
-        log_limits: settings.kubelet.log_limits(),
-        log_workers: settings.kubelet.log_workers(),
-        rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
-    };
-    let client = in_process(api, Identity::node(node_name), rng);
-    Ok(Kubelet::new(config, client, engine.clone(), clock.clone())
-        .with_server(kubelet::Listener { tcp: listener, tls }))
+/// The node agent's server, as this cluster's authority vouches for it.
+fn kubelet_tls(authority: &Authority, node_name: &str, address: SocketAddr) -> Result<Arc<rustls::ServerConfig>> {
+    let user = agent::user(node_name);
+    let leaf = authority.server(&agent::subject(&user), &[node_name.to_owned()], &[node::internal_ip(address)])?;
+    authority.server_config(&leaf, agent::PROTOCOLS)
 }
 
 /// A client that reaches the API server without a socket.

@@ -13,12 +13,10 @@ use criwire::Remote;
 use nix::mount::{MsFlags, mount};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use podium_e2e::containerd::{PAUSE, configure};
 
 use crate::subject::{Body, Kind, LIMIT, Subject};
 use crate::world::{IMAGE, archive_of, cgroups_of, other_processes};
-
-const PAUSE: &str = "podium.test/pause:1";
-const CNI_PLUGINS: &str = "/usr/lib/cni";
 
 static WORLDS: AtomicU32 = AtomicU32::new(100);
 
@@ -28,7 +26,7 @@ pub(crate) fn check(body: Body) {
     COVERED.call_once(cover_shared_places);
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("c.sock");
-    let mut containerd = start(dir.path(), &socket, number);
+    let mut containerd = start(dir.path(), number);
     let cgroup = format!("podium-test-{}-{number}", crate::harness::run_number());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -61,40 +59,8 @@ fn cover_shared_places() {
     crate::subject::bring_up_loopback();
 }
 
-fn start(dir: &Path, socket: &Path, number: u32) -> Child {
-    assert!(Path::new(CNI_PLUGINS).join("bridge").exists(), "install containernetworking-plugins");
-    let shown = dir.display();
-    let config = format!(
-        r#"
-version = 2
-root = "{shown}/root"
-state = "{shown}/state"
-disabled_plugins = ["io.containerd.snapshotter.v1.aufs", "io.containerd.snapshotter.v1.btrfs",
-    "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs"]
-[grpc]
-address = "{socket}"
-[plugins."io.containerd.internal.v1.opt"]
-path = "{shown}/opt"
-[plugins."io.containerd.grpc.v1.cri"]
-sandbox_image = "{PAUSE}"
-restrict_oom_score_adj = true
-stream_server_address = "127.0.0.1"
-[plugins."io.containerd.grpc.v1.cri".cni]
-bin_dir = "{CNI_PLUGINS}"
-conf_dir = "{shown}/cni"
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-runtime_type = "io.containerd.runc.v2"
-"#,
-        socket = socket.display()
-    );
-    let network = format!(
-        r#"{{"cniVersion": "0.4.0", "name": "t{number}", "plugins": [{{"type": "bridge", "bridge": "ct{number}",
-            "isGateway": true, "ipMasq": false,
-            "ipam": {{"type": "host-local", "ranges": [[{{"subnet": "10.98.{number}.0/24"}}]]}}}}]}}"#
-    );
-    fs::create_dir(dir.join("cni")).unwrap();
-    fs::write(dir.join("cni/10-test.conflist"), network).unwrap();
-    fs::write(dir.join("config.toml"), config).unwrap();
+fn start(dir: &Path, number: u32) -> Child {
+    configure(dir, &format!("ct{number}"), &format!("10.98.{number}.0/24"));
     let log = fs::File::create(dir.join("containerd.log")).unwrap();
     let mut command = Command::new("containerd");
     command.arg("--config").arg(dir.join("config.toml"));

@@ -1,6 +1,7 @@
 //! One Podium instance, from first start to nothing left.
 
 use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::containerd::{self, Containerd};
 use crate::leaks;
 use crate::process::{Done, Patience, run, wait_for_exit};
 use crate::reaper::Reaper;
@@ -22,10 +24,14 @@ pub struct Podium {
     /// More flags for `podium up`.
     flags: Vec<String>,
     agent: Option<Child>,
+    /// Where its containers run, if not in itself.
+    containerd: Option<Containerd>,
     reaper: Reaper,
     /// Interfaces seen on the bridge; they must be gone in the end.
     pub(crate) interfaces: Vec<String>,
 }
+
+const LOG: &str = "debug,hyper=info,h2=info,rustls=info";
 
 /// The binary under test: `PODIUM_BIN`, else the release build.
 pub fn binary() -> PathBuf {
@@ -57,8 +63,23 @@ impl Podium {
     pub fn start_with(flags: &[&str]) -> Self {
         assert!(nix::unistd::geteuid().is_root(), "containers need root: run the end-to-end tests as root");
         let mut podium = Self::prepare();
-        podium.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        podium.use_flags(flags);
         podium.import_images();
+        podium.start_agent();
+        podium
+    }
+
+    /// The same, with containers in a containerd of its own.
+    #[track_caller]
+    pub fn start_on_containerd() -> Self {
+        let mut podium = Self::prepare();
+        let name = podium.work.file_name().expect("it has a name").to_string_lossy().into_owned();
+        // Of 10.64.0.0/10, by the port: nobody else has it at this time.
+        let subnet = format!("10.{}.{}.0/24", 64 + (podium.port >> 8) % 64, podium.port & 255);
+        let containerd = Containerd::start(podium.work.join("containerd"), &name, &subnet);
+        podium.build_images(&[containerd::PAUSE]).iter().for_each(|archive| containerd.import(archive));
+        podium.flags = vec!["--runtime".to_owned(), containerd.endpoint()];
+        podium.containerd = Some(containerd);
         podium.start_agent();
         podium
     }
@@ -70,7 +91,20 @@ impl Podium {
         let binary = binary();
         let work = tempfile::Builder::new().prefix("pd-").tempdir().expect("there is a temporary directory").keep();
         let reaper = Reaper::watch_over(&work, &binary);
-        Self { work, port: free_port(), flags: Vec::new(), agent: None, reaper, interfaces: Vec::new() }
+        Self {
+            work,
+            port: free_port(),
+            flags: Vec::new(),
+            agent: None,
+            containerd: None,
+            reaper,
+            interfaces: Vec::new(),
+        }
+    }
+
+    /// More flags for `podium up`, from its next start on.
+    pub fn use_flags(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }
 
     pub fn data(&self) -> PathBuf {
@@ -111,27 +145,29 @@ impl Podium {
     /// Assembles the images the tests use and imports them.
     #[track_caller]
     pub fn import_images(&self) {
+        for archive in self.build_images(&[]) {
+            self.podium(&["image", "import", &archive.to_string_lossy()]).ok();
+        }
+    }
+
+    #[track_caller]
+    fn build_images(&self, more: &[&str]) -> Vec<PathBuf> {
         let archives = self.work.join("images");
         fs::create_dir_all(&archives).expect("the work directory is ours");
         let mut command = Command::new(workspace().join("scripts/busybox-images"));
-        command.arg(&archives);
+        command.arg(&archives).args(more);
         run(&command, "", Patience::LONG).ok();
-        for archive in fs::read_dir(&archives).expect("it was just made").flatten() {
-            if archive.path().extension().is_some_and(|ending| ending == "tar") {
-                self.podium(&["image", "import", &archive.path().to_string_lossy()]).ok();
-            }
-        }
+        let files = fs::read_dir(&archives).expect("it was just made").flatten().map(|file| file.path());
+        files.filter(|file| file.extension().is_some_and(|ending| ending == "tar")).collect()
     }
 
     /// Starts `podium up` and waits until its node is ready.
     #[track_caller]
     pub fn start_agent(&mut self) {
         assert!(self.agent.is_none(), "it runs already");
-        let log = File::options().create(true).append(true).open(self.work.join("podium.log"));
-        let log = log.expect("the work directory is ours");
-        let child = Command::new(binary())
-            .args(["up", "--log", "debug,hyper=info,h2=info,rustls=info", "--bind", &self.address(), "--data-dir"])
-            .arg(self.data())
+        let log = self.log();
+        let child = self
+            .podium_command(&["up", "--log", LOG, "--bind", &self.address()])
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be opened twice"))
@@ -140,6 +176,33 @@ impl Podium {
         self.agent = Some(child.expect("the binary can be started"));
         let status = self.podium(&["status", "--wait", "--timeout", "60s"]);
         assert_eq!(status.code, Some(0), "{}\n{}", status.stderr, self.log_tail());
+    }
+
+    /// Starts `podium agent` as a node of another instance and waits until it is ready.
+    #[track_caller]
+    pub fn start_agent_for(&mut self, cluster: &Self, node: &str) {
+        assert!(self.agent.is_none(), "it runs already");
+        let kubeconfig = cluster.data().join("admin.kubeconfig");
+        let child = self
+            .podium_command(&["agent", "--log", LOG, "--node-name", node])
+            .arg("--kubeconfig")
+            .arg(kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(self.log())
+            .spawn();
+        let mut child = child.expect("the binary can be started");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+        self.agent = Some(child);
+        let greeting = lines.next();
+        assert_eq!(greeting, Some(format!("node {node} is ready")), "{}", self.log_tail());
+        // Or it could not speak any more.
+        thread::spawn(move || lines.for_each(drop));
+    }
+
+    fn log(&self) -> File {
+        let log = File::options().create(true).append(true).open(self.work.join("podium.log"));
+        log.expect("the work directory is ours")
     }
 
     /// As a crash would: no chance to say goodbye.
@@ -200,6 +263,7 @@ impl Podium {
             let _ = agent.kill();
             let _ = agent.wait();
         }
+        self.containerd = None;
         problems.extend(leaks::of(&self.data(), id.as_deref()));
         let left = |name: &&String| Path::new("/sys/class/net").join(name).exists();
         problems.extend(self.interfaces.iter().filter(left).map(|name| format!("interface {name}")));

@@ -80,10 +80,15 @@ pub fn run(command: &Command, input: &str, patience: Patience) -> Done {
 /// The process whose command line contains `marker`, this one and those that
 /// merely talk about it (kubectl, timeout) excepted.
 pub fn find_process(marker: &str) -> Option<u32> {
-    processes().find(|pid| {
+    find_processes(marker).into_iter().next()
+}
+
+pub fn find_processes(marker: &str) -> Vec<u32> {
+    let is_marked = |pid: &u32| {
         let line = command_line(*pid);
         *pid != std::process::id() && line.contains(marker) && !line.contains("kubectl")
-    })
+    };
+    processes().filter(is_marked).collect()
 }
 
 /// Every process of this machine, by id.

@@ -47,12 +47,14 @@ if [ "$verdict" != clean ]; then
     id=$(sed -n 's/.*"id": *"\([0-9a-f]*\)".*/\1/p' "$data/instance.json" 2>/dev/null)
     timeout -k 5 60 "$PODIUM" down --data-dir "$data"
     for process in /proc/[0-9]*; do
-        if tr '\0' ' ' < "$process/cmdline" | grep -qF -- "$data"; then kill -KILL "${process#/proc/}"; fi
+        if tr '\0' ' ' < "$process/cmdline" | grep -qF -- "$WORK"; then kill -KILL "${process#/proc/}"; fi
     done
     if [ -n "$id" ]; then
         find /sys/fs/cgroup -path "*podium-$id*" -name cgroup.procs -exec cat {} + | sort -u | xargs -r kill -KILL
         ip link delete "podium-$id"
     fi
+    # Of a containerd.
+    ip link delete "${WORK##*/}"
     awk -v data="$data" 'index($5, data) == 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r -n1 umount -l
     if [ -n "$id" ]; then find /sys/fs/cgroup -depth -type d -path "*podium-$id*" -exec rmdir {} \; ; fi
 fi

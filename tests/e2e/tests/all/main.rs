@@ -1,12 +1,15 @@
 //! The shipped binary on a real kernel, driven by the real kubectl.
 //!
-//! One file per question a user asks: does a pod live and die as it should
+//! One file per question a user asks: do the documents' examples run (`documents`), does a pod live and die as it should
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`), what can be configured
-//! (`gates`), and what survives when the agent does not (`agent`).
+//! (`gates`), what survives when the agent does not (`agent`, `chaos`), and does it all work with other parts (`elsewhere`).
 
 mod agent;
+mod chaos;
+mod documents;
+mod elsewhere;
 mod gates;
 mod hooks;
 mod images;

@@ -1,0 +1,158 @@
+//! `podium agent`: the node agent alone, for whatever API server a kubeconfig
+//! names; and how a node agent is put together, for `podium up` as well.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use ambient::{Clock, Ids, Rng, Timestamp};
+use anyhow::{Context, Result, bail};
+use client::Client;
+use kubelet::Kubelet;
+use lifecycle::Rules;
+use rustls::RootCertStore;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpListener;
+
+use crate::cli::{Agent, KUBERNETES_VERSION, NodeArgs};
+use crate::config::Settings;
+use crate::containers::Containers;
+use crate::instance::Instance;
+use crate::pki::{self, Leaf, Subject};
+use crate::{node, preflight, status, up};
+
+/// 0: the kernel chooses (decision 0006).
+const KUBELET_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// What the agent's server speaks.
+pub(crate) const PROTOCOLS: &[&str] = &["http/1.1"];
+
+pub(crate) fn run(args: &Agent, settings: &Settings) -> Result<()> {
+    preflight::check()?;
+    tokio::runtime::Runtime::new()?.block_on(agent(args, settings))
+}
+
+async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
+    let clock = Clock::system();
+    let mut rng = Rng::from_os();
+    let ids = Ids::new(rng.split());
+    let name = node::name(args.node.node_name.as_deref())?;
+    let stopping = up::stop_signals()?;
+    let shown = args.kubeconfig.display();
+    let client = Client::from_kubeconfig(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
+    let client = client.with_jitter(rng.split());
+    let tcp = bind_kubelet(&args.node).await?;
+    let tls = tls(args, &name, tcp.local_addr()?, clock.now().wall).await?;
+    let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
+    let containers = Containers::open(&args.node, &instance, &clock, &ids).await?;
+    let kubelet = NodeAgent {
+        instance: &instance,
+        settings,
+        name: &name,
+        listener: kubelet::Listener { tcp, tls },
+        containers: &containers,
+        client: client.clone(),
+        clock: &clock,
+    }
+    .compose()?;
+    let greeting = tokio::spawn(async move {
+        status::ready(&client, Some(&name)).await;
+        println!("node {name} is ready");
+        println!("  Ctrl-C stops podium and leaves the pods running; `podium down` stops them too.");
+    });
+    kubelet.run(up::stopped(stopping)).await;
+    greeting.abort();
+    Ok(())
+}
+
+pub(crate) async fn bind_kubelet(args: &NodeArgs) -> Result<TcpListener> {
+    up::bind(args.kubelet_bind.unwrap_or(KUBELET_BIND), "--kubelet-bind").await
+}
+
+/// Who a node is to API servers.
+pub(crate) fn user(node_name: &str) -> String {
+    format!("system:node:{node_name}")
+}
+
+pub(crate) fn subject(user: &str) -> Subject<'_> {
+    Subject { user, group: "system:nodes" }
+}
+
+async fn tls(args: &Agent, name: &str, address: SocketAddr, today: Timestamp) -> Result<Arc<rustls::ServerConfig>> {
+    let (chain, key) = match (&args.tls_cert_file, &args.tls_private_key_file) {
+        (Some(chain), Some(key)) => {
+            let private = PrivateKeyDer::from_pem_file(key);
+            let private = private.map_err(|error| anyhow::anyhow!("{}: no private key: {error:?}", key.display()))?;
+            (certificates(chain)?, private)
+        }
+        _ => {
+            let user = user(name);
+            let leaf = Leaf::self_signed(&subject(&user), node::internal_ip(address), today)?;
+            (vec![leaf.certificate.clone()], leaf.private_key())
+        }
+    };
+    let mut authorities = RootCertStore::empty();
+    for certificate in client_authorities(args).await? {
+        authorities.add(certificate).context("a certificate authority cannot be used")?;
+    }
+    pki::server_config(chain, key, authorities, PROTOCOLS)
+}
+
+async fn client_authorities(args: &Agent) -> Result<Vec<CertificateDer<'static>>> {
+    if let Some(path) = &args.client_ca_file {
+        return certificates(path);
+    }
+    let found = client::authorities(&args.kubeconfig).await?;
+    if found.is_empty() {
+        bail!(
+            "the kubeconfig names no certificate authority: say with --client-ca-file whose clients may ask the node"
+        );
+    }
+    Ok(found.into_iter().map(CertificateDer::from).collect())
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let found = read().map_err(|error| anyhow::anyhow!("{}: no PEM certificates: {error:?}", path.display()))?;
+    if found.is_empty() {
+        bail!("{}: there is no PEM certificate in it", path.display());
+    }
+    Ok(found)
+}
+
+/// What a node agent is made of.
+pub(crate) struct NodeAgent<'a> {
+    pub(crate) instance: &'a Instance,
+    pub(crate) settings: &'a Settings,
+    pub(crate) name: &'a str,
+    pub(crate) listener: kubelet::Listener,
+    pub(crate) containers: &'a Containers,
+    pub(crate) client: Client,
+    pub(crate) clock: &'a Clock,
+}
+
+impl NodeAgent<'_> {
+    pub(crate) fn compose(self) -> Result<Kubelet> {
+        let Self { instance, settings, .. } = self;
+        let address = self.listener.tcp.local_addr()?;
+        let ip = node::internal_ip(address);
+        let config = kubelet::Config {
+            node_name: self.name.to_owned(),
+            host_ips: vec![ip],
+            port: address.port(),
+            root: instance.places.kubelet(),
+            log_root: instance.places.pod_logs(),
+            labels: Default::default(),
+            capacity: node::capacity(&instance.places.data, settings.kubelet.max_pods),
+            machine: node::machine(),
+            version: KUBERNETES_VERSION.to_owned(),
+            dns: node::dns(),
+            periods: settings.kubelet.periods(),
+            log_limits: settings.kubelet.log_limits(),
+            log_workers: settings.kubelet.log_workers(),
+            rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
+        };
+        let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
+        Ok(kubelet.with_server(self.listener))
+    }
+}
