@@ -3,8 +3,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::thread;
-use std::time::Duration;
 
 use podium_e2e::{Patience, Podium, Sketch, find_processes};
 use serde_json::{Value, json};
@@ -16,7 +14,7 @@ fn rounds() -> u64 {
 
 /// Notes every start, and is found by its name among the processes.
 fn noted(pod: &str, name: &str, shell: &str) -> String {
-    format!(": {}; echo started >>/data/{name}.starts; {shell}", mark(pod, name))
+    format!(": {} echo started >>/data/{name}.starts; {shell}", mark(pod, name))
 }
 
 fn mark(pod: &str, container: &str) -> String {
@@ -107,6 +105,7 @@ fn ready_since(pod: &Value) -> Value {
 #[test]
 fn tc_268_fifty_pods_live_through_a_storm_of_kill_9() {
     let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("clock").container("app", "n=0; while true; do echo $n; n=$((n+1)); sleep 0.1; done"));
     for (kind, count) in KINDS {
         for number in 0..count {
             podium.apply(&of_kind(kind, number));
@@ -119,13 +118,16 @@ fn tc_268_fifty_pods_live_through_a_storm_of_kill_9() {
         .collect();
     let before: Vec<Value> = steady.iter().map(|name| ready_since(&podium.wait_ready(name))).collect();
 
+    let mut ticks = 0;
     for round in 0..rounds() {
-        // Not a wait for anything: a moment that differs every time.
-        thread::sleep(Duration::from_millis(300 + round * 617 % 2900));
+        // A moment that differs every time, by a clock that lives through it.
+        let wanted = ticks + 3 + round * 7 % 29;
+        ticks = podium.follow_log("clock", "app", "ticks", |line| line.parse().ok().filter(|tick| *tick >= wanted));
         podium.kill_agent();
         podium.start_agent();
         let all: Value = serde_json::from_str(&podium.kubectl(&["get", "pods", "-o", "json"]).ok()).expect("JSON");
-        all["items"].as_array().into_iter().flatten().for_each(|pod| check(&podium, pod));
+        let noted = |pod: &&Value| pod["metadata"]["name"] != "clock";
+        all["items"].as_array().into_iter().flatten().filter(noted).for_each(|pod| check(&podium, pod));
     }
 
     for (name, before) in steady.iter().zip(before) {
