@@ -8,6 +8,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::crash;
+
 /// Longest record that is read back.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
 
@@ -18,7 +20,9 @@ pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
     file.write_all(&serde_json::to_vec(value)?)?;
     file.sync_data()?;
+    crash::point("record.written");
     fs::rename(&fresh, dir.join(name))?;
+    crash::point("record.renamed");
     sync_dir(dir)
 }
 

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cri::SandboxId;
 use rustix::fs::FlockOperation;
+use shim::crash;
 
 use super::{NetworkError, Range};
 
@@ -97,6 +98,7 @@ impl Addresses {
     fn append_at(&mut self, line: &str, durability: Durability, end: Option<u64>) -> Result<(), NetworkError> {
         let mut write = || {
             self.journal.write_all(line.as_bytes())?;
+            crash::point("addresses.appended");
             match durability {
                 Durability::Synced => self.journal.sync_data(),
                 Durability::Eventual => Ok(()),
@@ -195,6 +197,7 @@ fn write_compact(path: &Path, table: &Table) -> io::Result<File> {
     let mut file = private_file().truncate(true).open(&new)?;
     file.write_all(table.render().as_bytes())?;
     file.sync_all()?;
+    crash::point("addresses.compacted");
     fs::rename(&new, path)?;
     if let Some(directory) = path.parent() {
         File::open(directory)?.sync_all()?;
