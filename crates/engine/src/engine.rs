@@ -62,7 +62,9 @@ impl Engine {
         let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT), &config.cgroup_root).map_err(io_at(CGROUP_MOUNT))?;
         let images = Images::open(config.root.join("images")).map_err(EngineError::Images)?;
         let in_use = || Ok(layers_in_use(&config.root)?.into_iter().flatten().collect());
-        images.clear_leftovers(in_use).map_err(EngineError::Images)?;
+        if let Err(error) = images.clear_leftovers(in_use) {
+            tracing::warn!(%error, "unfinished images stay until the next start");
+        }
         let images = Arc::new(images.with_registries(config.registries.clone()));
         let snapshots = config.snapshots.decide(&config.root);
         let inner = Arc::new(Inner {

@@ -223,8 +223,11 @@ impl Inner {
         };
         self.announce(&record.config.meta.uid);
         let dir = self.dirs.sandbox(id);
-        let stored = blocking(move || record::write(&dir, records::SANDBOX, &record)).await?;
-        stored.map_err(|error| CriError::Failed(format!("failed to record sandbox: {error}")))
+        // Where it cannot be recorded (the disk is full) the next engine sees that its monitor is gone.
+        if let Err(error) = blocking(move || record::write(&dir, records::SANDBOX, &record)).await? {
+            tracing::warn!(%error, sandbox = %id, "the end of a sandbox could not be recorded");
+        }
+        Ok(())
     }
 
     /// Stops it, then forgets it and its containers.

@@ -23,6 +23,8 @@ mod complaints;
 mod confinement;
 #[path = "runtime/crash.rs"]
 mod crash;
+#[path = "runtime/disk.rs"]
+mod disk;
 #[path = "runtime/exec.rs"]
 mod exec;
 #[path = "runtime/harness.rs"]
@@ -39,6 +41,8 @@ mod propagation;
 mod restart;
 #[path = "runtime/share.rs"]
 mod share;
+#[path = "runtime/storms.rs"]
+mod storms;
 #[path = "runtime/streams.rs"]
 mod streams;
 
@@ -59,6 +63,8 @@ fn main() -> std::process::ExitCode {
         cases::CASES,
         restart::CASES,
         crash::CASES,
+        disk::CASES,
+        storms::CASES,
         confinement::CASES,
         exec::CASES,
         images::CASES,

@@ -90,6 +90,9 @@ impl Container {
     /// Starts making it; the answer comes when the builder has ended.
     pub(crate) fn build(spec: &ContainerSpec, shared: &Shared, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
+        // So that its end can be told whatever happens to the disk meanwhile.
+        record::reserve(&spec.dir, wire::EXIT_RECORD)
+            .map_err(|error| failed("error reserving its exit record", &error))?;
         let log = Log::open(&spec.log, spec.log_limits).map_err(|error| failed("error opening log file", &error))?;
         let start = || -> io::Result<_> {
             let (ours, theirs) = plumbing::lay(spec)?;
