@@ -87,6 +87,12 @@ pub trait Runtime: Send + Sync {
     fn rotates_logs(&self) -> bool {
         false
     }
+    /// Where a remote runtime serves whole port-forward sessions; `None` where
+    /// every connection is made by `port_forward`.
+    async fn port_forward_url(&self, id: &SandboxId) -> Result<Option<String>, CriError> {
+        let _ = id;
+        Ok(None)
+    }
     /// The log file was renamed: goes on in a new one under the old name.
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
         let _ = id;

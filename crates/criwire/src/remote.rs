@@ -278,6 +278,12 @@ impl Runtime for Remote {
         Ok(Streaming::At(answer.url))
     }
 
+    async fn port_forward_url(&self, id: &SandboxId) -> Result<Option<String>, CriError> {
+        let request = v1::PortForwardRequest { pod_sandbox_id: id.0.clone(), port: Vec::new() };
+        let answer = self.link.call(request, Limit::Usual).await.map_err(sandbox(id))?;
+        Ok(Some(answer.url))
+    }
+
     async fn reopen_log(&self, id: &ContainerId) -> Result<(), CriError> {
         let request = v1::ReopenContainerLogRequest { container_id: id.0.clone() };
         match self.link.call(request, Limit::Usual).await {

@@ -54,16 +54,23 @@ pub(crate) const PIECES_MAX: usize = 16;
 /// Of output, sent as one.
 const PIECE_BYTES: usize = 32 << 10;
 
+/// What a session is, which decides how its end is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Exec,
+    Attach,
+}
+
 /// Returns when the command has ended, or the client is gone; the session is
 /// dropped then, which ends a command that still runs.
-pub(crate) async fn converse(session: Session, client: Client) {
+pub(crate) async fn converse(session: Session, purpose: Purpose, client: Client) {
     let Session { stdin, stdout, stderr, resize, exit } = session;
     let Client { said, tells } = client;
     let listening = listen(said, stdin, resize);
     let speaking = async {
         tokio::join!(speak(stdout, &tells, Told::Stdout), speak(stderr, &tells, Told::Stderr));
         // A client that left does not want to know.
-        let _ = tells.send(Told::Status(status(exit.await))).await;
+        let _ = tells.send(Told::Status(status(purpose, exit.await))).await;
     };
     tokio::select! {
         biased;
@@ -114,26 +121,33 @@ async fn speak(output: Option<Output>, tells: &mpsc::Sender<Told>, told: impl Fn
     }
 }
 
-/// The `Status` object that clients read the exit code from.
-fn status(exit: Result<i32, CriError>) -> String {
-    let status = match exit {
-        Ok(0) => json!({ "metadata": {}, "status": "Success" }),
-        Ok(code) => json!({
+/// API-631: the `Status` object that clients read the exit code from.
+fn status(purpose: Purpose, exit: Result<i32, CriError>) -> String {
+    let status = match (purpose, exit) {
+        // How the container ended is not how attaching to it went.
+        (Purpose::Exec, Ok(0)) | (Purpose::Attach, Ok(_)) => json!({ "metadata": {}, "status": "Success" }),
+        (Purpose::Exec, Ok(code)) => json!({
             "metadata": {},
             "status": "Failure",
             "message": format!("command terminated with non-zero exit code: exit status {code}"),
             "reason": "NonZeroExitCode",
             "details": { "causes": [{ "reason": "ExitCode", "message": code.to_string() }] },
         }),
-        Err(error) => json!({
-            "metadata": {},
-            "status": "Failure",
-            "message": error.to_string(),
-            "reason": "InternalError",
-            "code": 500,
-        }),
+        (Purpose::Exec, Err(error)) => internal(&format!("error executing command in container: {error}")),
+        (Purpose::Attach, Err(error)) => internal(&format!("error attaching to container: {error}")),
     };
     status.to_string()
+}
+
+fn internal(detail: &str) -> serde_json::Value {
+    json!({
+        "metadata": {},
+        "status": "Failure",
+        "message": format!("Internal error occurred: {detail}"),
+        "reason": "InternalError",
+        "details": { "causes": [{ "message": detail }] },
+        "code": 500,
+    })
 }
 
 /// How clients write a terminal's size.
@@ -156,13 +170,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exits_are_told_as_clients_read_them() {
-        assert_eq!(status(Ok(0)), r#"{"metadata":{},"status":"Success"}"#);
-        let failed = status(Ok(3));
+    fn api_631_exits_are_told_as_clients_read_them() {
+        assert_eq!(status(Purpose::Exec, Ok(0)), r#"{"metadata":{},"status":"Success"}"#);
+        let failed = status(Purpose::Exec, Ok(3));
         assert!(failed.contains(r#""causes":[{"reason":"ExitCode","message":"3"}]"#), "{failed}");
         assert!(failed.contains("command terminated with non-zero exit code: exit status 3"), "{failed}");
-        let lost = status(Err(CriError::Failed("it was lost".into())));
-        assert!(lost.contains(r#""message":"it was lost","reason":"InternalError""#), "{lost}");
+        let lost = status(Purpose::Exec, Err(CriError::Failed("it was lost".into())));
+        let message = "Internal error occurred: error executing command in container: it was lost";
+        assert!(lost.contains(&format!(r#""message":"{message}","reason":"InternalError""#)), "{lost}");
+        assert_eq!(status(Purpose::Attach, Ok(3)), r#"{"metadata":{},"status":"Success"}"#);
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! and in which container.
 //!
 //! Read in this order: `upgrade` (what the client offers), `command` (what a
-//! session becomes), `websocket` and `over_spdy` (what carries it), `ports`.
+//! session becomes), `websocket` and `over_spdy` (what carries it), `ports`
+//! and `channels` (forwarded ports).
 //!
 //! ```no_run
 //! # async fn example(
@@ -13,12 +14,14 @@
 //! #     session: cri::Session,
 //! # ) -> Result<http::Response<()>, streaming::Refusal> {
 //! let (upgrade, response) = streaming::Upgrade::command(&mut request)?;
-//! tokio::spawn(upgrade.run(session));
+//! tokio::spawn(upgrade.exec(session));
 //! # Ok(response)
 //! # }
 //! ```
 
+mod channels;
 mod command;
+mod idle;
 mod over_spdy;
 mod ports;
 mod spdy;
@@ -26,5 +29,5 @@ mod tunnel;
 mod upgrade;
 mod websocket;
 
-pub use ports::Dial;
+pub use ports::{Dial, Target};
 pub use upgrade::{PortsUpgrade, Refusal, Upgrade};

@@ -14,6 +14,9 @@ use crate::spdy::{self, Gone, Outgoing, Stream};
 /// What a client may take to open its streams, as upstream's server waits.
 const OPENING_MAX: Duration = Duration::from_secs(30);
 
+/// How long a client may take to close when all is said.
+const FAREWELL_MAX: Duration = Duration::from_secs(5);
+
 /// The client's streams, and what must run for them to flow.
 pub(crate) fn serve<IO>(io: IO, ends: Ends) -> (Client, impl Future<Output = ()>)
 where
@@ -42,6 +45,9 @@ where
             // Its input is over, which says nothing about the client.
             _ = async { listening.await; std::future::pending::<()>().await } => {}
         }
+        // A client that still speaks would take the end for a failure; it
+        // closes when it has heard everything.
+        tokio::time::sleep(FAREWELL_MAX).await;
         session.close().await;
     };
     let mut driver = std::pin::pin!(driver);

@@ -13,21 +13,31 @@ use tokio::task::JoinSet;
 use crate::over_spdy::report;
 use crate::spdy::{self, Gone, Outgoing, Stream};
 
+/// The pod whose ports are forwarded.
+#[derive(Clone)]
+pub struct Target {
+    pub dial: Dial,
+    /// As failures name it.
+    pub pod: String,
+    /// Empty where nobody knows it.
+    pub uid: String,
+}
+
 /// Connects to a port of the pod.
 pub type Dial = Arc<dyn Fn(u16) -> BoxFuture<'static, Result<Box<dyn Connection>, CriError>> + Send + Sync>;
 
 /// Of a connection, sent as one.
-const PIECE_BYTES: usize = 32 << 10;
+pub(crate) const PIECE_BYTES: usize = 32 << 10;
 /// Streams that wait for their other half.
 const HALVES_MAX: usize = 64;
 
 /// Until the client is gone.
-pub(crate) async fn serve<IO>(io: IO, dial: Dial)
+pub(crate) async fn serve<IO>(io: IO, target: Target)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (session, driver) = spdy::open(io);
-    let forwarding = forward(session, dial);
+    let forwarding = forward(session, target);
     tokio::select! {
         biased;
         ended = driver => report(ended),
@@ -35,7 +45,7 @@ where
     }
 }
 
-async fn forward(mut session: spdy::Session, dial: Dial) {
+async fn forward(mut session: spdy::Session, target: Target) {
     // By the number the client gives each connection.
     let mut halves: BTreeMap<String, Halves> = BTreeMap::new();
     let mut connections = JoinSet::new();
@@ -51,7 +61,7 @@ async fn forward(mut session: spdy::Session, dial: Dial) {
         if let Halves { data: Some(_), error: Some(_) } = pair
             && let Some(Halves { data: Some(data), error: Some(error) }) = halves.remove(&number)
         {
-            connections.spawn(one(data, error, dial.clone()));
+            connections.spawn(one(data, error, target.clone()));
         }
         if halves.len() > HALVES_MAX {
             return session.close().await;
@@ -65,15 +75,25 @@ struct Halves {
     error: Option<Stream>,
 }
 
+impl Target {
+    /// A connection, or what to tell the client.
+    pub(crate) async fn connect(&self, port: u16) -> Result<Box<dyn Connection>, String> {
+        let Self { pod, uid, .. } = self;
+        let connected = (self.dial)(port).await;
+        connected.map_err(|error| format!("error forwarding port {port} to pod {pod}, uid {uid}: {error}"))
+    }
+}
+
 /// One connection, from its first byte to its last.
-async fn one(data: Stream, error: Stream, dial: Dial) {
+async fn one(data: Stream, error: Stream, target: Target) {
     let told = data.headers.get("port").cloned().unwrap_or_default();
-    let failure = match told.parse::<u16>() {
-        Ok(port) if port > 0 => match dial(port).await {
-            Ok(connection) => return exchange(data, &error.outgoing, connection).await,
-            Err(refusal) => format!("error forwarding port {port} to pod: {refusal}"),
-        },
-        _ => format!("unable to parse {told:?} as a port"),
+    let connected = match told.parse::<u16>() {
+        Ok(port @ 1..) => target.connect(port).await,
+        _ => Err(format!("unable to parse {told:?} as a port")),
+    };
+    let failure = match connected {
+        Ok(connection) => return exchange(data, &error.outgoing, connection).await,
+        Err(failure) => failure,
     };
     let _ = error.outgoing.send(Bytes::from(failure)).await;
     let _ = error.outgoing.end().await;

@@ -6,9 +6,10 @@ use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 
-use crate::command::{Ends, converse};
-use crate::ports::{self, Dial};
-use crate::{over_spdy, tunnel, websocket};
+use crate::command::{Ends, Purpose, converse};
+use crate::idle::Idle;
+use crate::ports::{self, Target};
+use crate::{channels, over_spdy, tunnel, websocket};
 
 /// A connection for a command, once the response is out.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub struct Upgrade {
 pub struct PortsUpgrade {
     on: OnUpgrade,
     carrier: Carrier,
+    /// Of a client that has a channel for each instead of saying them later.
+    ports: Vec<u16>,
 }
 
 /// What brings the streams.
@@ -44,27 +47,50 @@ pub(crate) enum Version {
 /// Best first. Over SPDY, streams end by themselves: there is no newer one.
 const COMMANDS: [(&str, Version); 2] = [("v5.channel.k8s.io", Version::V5), ("v4.channel.k8s.io", Version::V4)];
 const COMMANDS_SPDY: &str = "v4.channel.k8s.io";
-const PORTS: [(&str, Version); 1] = [("SPDY/3.1+portforward.k8s.io", Version::Tunnel)];
+const PORTS: [(&str, Version); 2] =
+    [("SPDY/3.1+portforward.k8s.io", Version::Tunnel), ("v4.channel.k8s.io", Version::V4)];
 const PORTS_SPDY: &str = "portforward.k8s.io";
 
 const SPDY: &str = "SPDY/3.1";
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// Why there is no stream. Answer with `status` and the text.
+const ACCEPTED_PROTOCOLS: HeaderName = HeaderName::from_static("x-accepted-stream-protocol-versions");
+
+/// Why there is no stream. Answer with `status` and the text, or `response`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("unable to upgrade: the request is no WebSocket or SPDY/3.1 handshake")]
+    #[error("unable to upgrade: missing upgrade headers in request: it is no WebSocket or SPDY/3.1 handshake")]
     NoUpgrade,
-    #[error("unable to upgrade: none of the protocols {offered:?} is known: say {known}")]
-    NoProtocol { offered: Vec<String>, known: &'static str },
+    #[error("unable to upgrade: unable to negotiate protocol: client supports {offered:?}, server accepts {known:?}")]
+    NoProtocol { offered: Vec<String>, known: Vec<&'static str> },
+    #[error("query parameter \"port\" is required")]
+    NoPorts,
+    #[error("unable to parse {0:?} as a port")]
+    NotAPort(String),
+    #[error("at most {} ports can be forwarded over one connection", channels::PORTS_MAX)]
+    TooManyPorts,
 }
 
 impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
-            Refusal::NoUpgrade => StatusCode::BAD_REQUEST,
+            Refusal::NoUpgrade | Refusal::NoPorts | Refusal::NotAPort(_) | Refusal::TooManyPorts => {
+                StatusCode::BAD_REQUEST
+            }
             Refusal::NoProtocol { .. } => StatusCode::FORBIDDEN,
         }
+    }
+
+    /// API-634: a client that may choose again learns from what.
+    pub fn response(&self) -> Response<String> {
+        let mut response = Response::new(self.to_string());
+        *response.status_mut() = self.status();
+        if let Refusal::NoProtocol { known, .. } = self {
+            for name in known {
+                response.headers_mut().append(ACCEPTED_PROTOCOLS, HeaderValue::from_static(name));
+            }
+        }
+        response
     }
 }
 
@@ -75,18 +101,33 @@ impl Upgrade {
         Ok((Self { on: hyper::upgrade::on(request), carrier }, response))
     }
 
-    /// Connects the client to the session until the command has ended or the
-    /// client is gone. Spawn it, then send the response.
-    pub async fn run(self, session: cri::Session) {
+    /// The connection itself, for whoever carries the protocol elsewhere.
+    pub fn connection(self) -> OnUpgrade {
+        self.on
+    }
+
+    /// Connects the client to a command until that has ended or the client is
+    /// gone. Spawn it, then send the response.
+    pub async fn exec(self, session: cri::Session) {
+        self.run(session, Purpose::Exec).await;
+    }
+
+    /// Connects the client to a container's own process until that has ended
+    /// or the client is gone. Spawn it, then send the response.
+    pub async fn attach(self, session: cri::Session) {
+        self.run(session, Purpose::Attach).await;
+    }
+
+    async fn run(self, session: cri::Session, purpose: Purpose) {
         let Some(upgraded) = upgraded(self.on).await else { return };
         match self.carrier {
             Carrier::WebSocket(version) => {
                 let (client, talking) = websocket::serve(upgraded, version).await;
-                tokio::join!(converse(session, client), talking);
+                tokio::join!(converse(session, purpose, client), talking);
             }
             Carrier::Spdy => {
                 let (client, talking) = over_spdy::serve(upgraded, Ends::of(&session));
-                tokio::join!(converse(session, client), talking);
+                tokio::join!(converse(session, purpose, client), talking);
             }
         }
     }
@@ -96,25 +137,54 @@ impl PortsUpgrade {
     /// Of a request to forward ports. The response is to be sent as it is.
     pub fn ports<B>(request: &mut Request<B>) -> Result<(Self, Response<()>), Refusal> {
         let (carrier, response) = negotiate(request.headers(), &PORTS, PORTS_SPDY)?;
-        Ok((Self { on: hyper::upgrade::on(request), carrier }, response))
+        let ports = match carrier {
+            Carrier::WebSocket(Version::V4 | Version::V5) => ports_of(request.uri().query().unwrap_or_default())?,
+            Carrier::WebSocket(Version::Tunnel) | Carrier::Spdy => Vec::new(),
+        };
+        Ok((Self { on: hyper::upgrade::on(request), carrier, ports }, response))
+    }
+
+    /// The connection itself, for whoever carries the protocol elsewhere.
+    pub fn connection(self) -> OnUpgrade {
+        self.on
     }
 
     /// Connects until the client is gone. Spawn it, then send the response.
-    pub async fn run(self, dial: Dial) {
+    pub async fn run(self, target: Target) {
         let Some(upgraded) = upgraded(self.on).await else { return };
         match self.carrier {
-            Carrier::Spdy => ports::serve(upgraded, dial).await,
-            Carrier::WebSocket(_) => {
+            Carrier::Spdy => ports::serve(upgraded, target).await,
+            Carrier::WebSocket(Version::Tunnel) => {
                 let (bytes, carrying) = tunnel::open(websocket::accept(upgraded).await);
-                tokio::join!(ports::serve(bytes, dial), carrying);
+                tokio::join!(ports::serve(bytes, target), carrying);
+            }
+            Carrier::WebSocket(Version::V4 | Version::V5) => {
+                channels::serve(websocket::accept(upgraded).await, &self.ports, target).await;
             }
         }
     }
 }
 
-async fn upgraded(on: OnUpgrade) -> Option<TokioIo<Upgraded>> {
+/// `port=80,81` or repeated; `ports` as clients write it.
+fn ports_of(query: &str) -> Result<Vec<u16>, Refusal> {
+    let named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| matches!(name.as_ref(), "port" | "ports"));
+    let mut ports = Vec::new();
+    for (_, value) in named {
+        for word in value.split(',') {
+            let port = word.parse::<u16>().ok().filter(|port| *port > 0);
+            ports.push(port.ok_or_else(|| Refusal::NotAPort(word.to_owned()))?);
+        }
+    }
+    match ports.len() {
+        0 => Err(Refusal::NoPorts),
+        1..=channels::PORTS_MAX => Ok(ports),
+        _ => Err(Refusal::TooManyPorts),
+    }
+}
+
+async fn upgraded(on: OnUpgrade) -> Option<Idle<TokioIo<Upgraded>>> {
     match on.await {
-        Ok(upgraded) => Some(TokioIo::new(upgraded)),
+        Ok(upgraded) => Some(Idle::new(TokioIo::new(upgraded))),
         Err(error) => {
             tracing::debug!(%error, "a client left before its stream began");
             None
@@ -130,7 +200,7 @@ fn negotiate(
     if has(headers, CONNECTION, "upgrade") && has(headers, UPGRADE, SPDY) {
         let offered = listed(headers, STREAM_PROTOCOL);
         if !offered.iter().any(|name| name == over_spdy) {
-            return Err(Refusal::NoProtocol { offered, known: over_spdy });
+            return Err(Refusal::NoProtocol { offered, known: vec![over_spdy] });
         }
         return Ok((Carrier::Spdy, response(SPDY, STREAM_PROTOCOL, over_spdy)));
     }
@@ -138,7 +208,10 @@ fn negotiate(
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket).ok_or(Refusal::NoUpgrade)?;
     let offered = listed(headers, SEC_WEBSOCKET_PROTOCOL);
     let taken = known.iter().find(|(name, _)| offered.iter().any(|offered| offered == name));
-    let (name, version) = taken.ok_or(Refusal::NoProtocol { offered, known: known[0].0 })?;
+    let (name, version) = taken.ok_or_else(|| Refusal::NoProtocol {
+        offered: offered.clone(),
+        known: known.iter().map(|known| known.0).collect(),
+    })?;
     let mut response = response("websocket", SEC_WEBSOCKET_PROTOCOL, name);
     let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).expect("base64 is a header value");
     response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, accept);
@@ -195,6 +268,18 @@ mod tests {
     }
 
     #[test]
+    fn api_638_a_client_with_channels_names_its_ports_first() {
+        let with = |query: &str| {
+            let mut request = request("v4.channel.k8s.io");
+            *request.uri_mut() = format!("/portForward/x?{query}").parse().unwrap();
+            PortsUpgrade::ports(&mut request).map(|(upgrade, _)| upgrade.ports)
+        };
+        assert_eq!(with("port=80%2C81&ports=82"), Ok(vec![80, 81, 82]));
+        assert_eq!(with(""), Err(Refusal::NoPorts));
+        assert_eq!(with("port=0"), Err(Refusal::NotAPort("0".into())));
+    }
+
+    #[test]
     fn spdy_is_spoken_to_who_speaks_it() {
         let mut request = Request::post("/exec/x")
             .header("Connection", "Upgrade")
@@ -215,6 +300,9 @@ mod tests {
         let refused = Upgrade::command(&mut request("chat")).unwrap_err();
         assert_eq!(refused.status().as_u16(), 403);
         assert!(refused.to_string().contains("[\"chat\"]"), "{refused}");
+        let accepted = refused.response();
+        let accepted: Vec<_> = accepted.headers().get_all("x-accepted-stream-protocol-versions").iter().collect();
+        assert_eq!(accepted, ["v5.channel.k8s.io", "v4.channel.k8s.io"]);
         let refused = Upgrade::command(&mut Request::new(())).unwrap_err();
         assert_eq!((refused.status().as_u16(), refused), (400, Refusal::NoUpgrade));
     }

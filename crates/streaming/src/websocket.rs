@@ -8,7 +8,8 @@ use futures::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::command::{Client, PIECES_MAX, Said, Told, sizes};
@@ -74,6 +75,9 @@ where
             };
             sink.send(message).await?;
         }
+        // API-632: clients take any other end for a failure.
+        let end = CloseFrame { code: CloseCode::Normal, reason: "".into() };
+        sink.send(Message::Close(Some(end))).await?;
         sink.close().await
     };
     let mut listening = std::pin::pin!(listening);
@@ -88,7 +92,7 @@ where
     let _ = tokio::time::timeout(LINGER_MAX, listening).await;
 }
 
-fn message(stream: u8, content: &[u8]) -> Message {
+pub(crate) fn message(stream: u8, content: &[u8]) -> Message {
     Message::binary(std::iter::once(stream).chain(content.iter().copied()).collect::<Vec<u8>>())
 }
 

@@ -13,7 +13,7 @@ use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use streaming::{Dial, PortsUpgrade, Refusal, Upgrade};
+use streaming::{Dial, PortsUpgrade, Refusal, Target, Upgrade};
 use tokio::net::TcpListener;
 
 use super::dispatch::ACCEPT_PAUSE;
@@ -142,25 +142,29 @@ impl Server {
     async fn command(&self, request: &mut Request<Incoming>, token: &str) -> Begun {
         // Looked at first: a handshake that fails does not use the URL up.
         let (upgrade, response) = Upgrade::command(request).map_err(refused)?;
-        let stream = match self.take(token)? {
-            Wanted::Exec(id, request) => self.runtime.exec(&id, request).await,
-            Wanted::Attach(id, request) => self.runtime.attach(&id, request).await,
+        match self.take(token)? {
+            Wanted::Exec(id, request) => {
+                let session = self.runtime.exec(&id, request).await.and_then(here).map_err(failed)?;
+                tokio::spawn(upgrade.exec(session));
+            }
+            Wanted::Attach(id, request) => {
+                let session = self.runtime.attach(&id, request).await.and_then(here).map_err(failed)?;
+                tokio::spawn(upgrade.attach(session));
+            }
             Wanted::Ports(_) => return Err(unknown()),
-        };
-        let session = stream.and_then(here).map_err(failed)?;
-        tokio::spawn(upgrade.run(session));
+        }
         Ok(response)
     }
 
     fn forward(&self, request: &mut Request<Incoming>, token: &str) -> Begun {
         let (upgrade, response) = PortsUpgrade::ports(request).map_err(refused)?;
         let Wanted::Ports(sandbox) = self.take(token)? else { return Err(unknown()) };
-        let runtime = self.runtime.clone();
+        let (runtime, pod) = (self.runtime.clone(), sandbox.to_string());
         let dial: Dial = Arc::new(move |port| {
             let (runtime, sandbox) = (runtime.clone(), sandbox.clone());
             Box::pin(async move { runtime.port_forward(&sandbox, port).await.and_then(here) })
         });
-        tokio::spawn(upgrade.run(dial));
+        tokio::spawn(upgrade.run(Target { dial, pod, uid: String::new() }));
         Ok(response)
     }
 

@@ -77,7 +77,7 @@ async fn a_command_has_its_streams() {
     let session = session(&fake).await;
     let (near, far) = tokio::io::duplex(1 << 16);
     let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session));
-    tokio::spawn(async move { tokio::join!(converse(session, client), talking) });
+    tokio::spawn(async move { tokio::join!(converse(session, crate::command::Purpose::Exec, client), talking) });
     let mut kubectl = Kubectl::new(near);
     for (id, name) in [(1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")] {
         kubectl.open(id, &[("streamType", name)]).await;
@@ -106,7 +106,7 @@ async fn ports_are_forwarded_in_pairs_of_streams() {
         })
     });
     let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(crate::ports::serve(far, dial));
+    tokio::spawn(crate::ports::serve(far, crate::Target { dial, pod: "web".into(), uid: "u1".into() }));
     let mut kubectl = Kubectl::new(near);
     for (error, data, port, number) in [(1, 3, "80", "0"), (5, 7, "81", "1"), (9, 11, "no", "2")] {
         kubectl.open(error, &[("streamtype", "error"), ("port", port), ("requestid", number)]).await;
@@ -117,7 +117,7 @@ async fn ports_are_forwarded_in_pairs_of_streams() {
     let said = kubectl.until_ended(6).await;
     assert_eq!(said[&3], "GET /");
     assert_eq!(said[&1], "");
-    assert_eq!(said[&5], "error forwarding port 81 to pod: connection refused");
+    assert_eq!(said[&5], "error forwarding port 81 to pod web, uid u1: connection refused");
     assert_eq!(said[&9], "unable to parse \"no\" as a port");
     assert_eq!(fake.calls().iter().filter(|call| call.starts_with("port_forward")).count(), 2);
 }

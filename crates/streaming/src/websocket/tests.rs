@@ -35,7 +35,7 @@ async fn connect(fake: &Fake, request: ExecRequest, protocol: &str) -> WebSocket
         async move {
             let (upgrade, response) = crate::Upgrade::command(&mut asked)?;
             let Ok(Streaming::Here(session)) = fake.exec(&id, request).await else { panic!("no session") };
-            tokio::spawn(upgrade.run(session));
+            tokio::spawn(upgrade.exec(session));
             Ok::<_, crate::Refusal>(response.map(|()| Empty::<Bytes>::new()))
         }
     });
@@ -120,6 +120,6 @@ async fn a_client_that_leaves_ends_the_command() {
     let Ok(Streaming::Here(session)) = fake.exec(&id, all_streams(false)).await else { panic!("no session") };
     drop((says, far));
     // Returns although the command would take long.
-    let over = crate::command::converse(session, Client { said, tells });
+    let over = crate::command::converse(session, crate::command::Purpose::Exec, Client { said, tells });
     tokio::time::timeout(Duration::from_secs(30), over).await.expect("the command goes on");
 }

@@ -1,0 +1,163 @@
+//! Forwarded ports over a WebSocket without SPDY: each port has two channels,
+//! one for data and one for what went wrong (API-638).
+
+use bytes::Bytes;
+use cri::Connection;
+use futures::future::join_all;
+use futures::{SinkExt as _, StreamExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::command::PIECES_MAX;
+use crate::ports::{PIECE_BYTES, Target};
+use crate::websocket::message;
+
+/// Two channels each, and a channel's number is a byte.
+pub(crate) const PORTS_MAX: usize = 127;
+
+/// Until the client is gone or every connection has ended.
+pub(crate) async fn serve<IO>(socket: WebSocketStream<IO>, ports: &[u16], target: Target)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let (mut sink, mut messages) = socket.split();
+    let (tells, mut told) = mpsc::channel::<Message>(PIECES_MAX);
+    let (inputs, connections): (Vec<_>, Vec<_>) = ports
+        .iter()
+        .zip((0..u8::MAX).step_by(2))
+        .map(|(&port, channel)| {
+            let (input, incoming) = mpsc::channel(PIECES_MAX);
+            (input, forward(port, channel, incoming, tells.clone(), target.clone()))
+        })
+        .unzip();
+    drop(tells);
+    let listening = async {
+        while let Some(Ok(message)) = messages.next().await {
+            let Message::Binary(bytes) = message else { continue };
+            let Some(&channel) = bytes.first().filter(|channel| channel.is_multiple_of(2)) else { continue };
+            if let Some(input) = inputs.get(usize::from(channel / 2)) {
+                // Whoever dropped its end does not want it.
+                let _ = input.send(bytes.slice(1..)).await;
+            }
+        }
+    };
+    let speaking = async {
+        while let Some(message) = told.recv().await {
+            if sink.send(message).await.is_err() {
+                return;
+            }
+        }
+        let _ = sink.close().await;
+    };
+    tokio::select! {
+        biased;
+        () = async { tokio::join!(join_all(connections), speaking); } => {}
+        () = listening => {}
+    }
+}
+
+async fn forward(
+    port: u16,
+    channel: u8,
+    incoming: mpsc::Receiver<Bytes>,
+    tells: mpsc::Sender<Message>,
+    target: Target,
+) {
+    for channel in [channel, channel + 1] {
+        // The client learns which port the channels are for.
+        let _ = tells.send(message(channel, &port.to_le_bytes())).await;
+    }
+    match target.connect(port).await {
+        Ok(connection) => exchange(connection, channel, incoming, &tells).await,
+        Err(failure) => {
+            let _ = tells.send(message(channel + 1, failure.as_bytes())).await;
+        }
+    }
+}
+
+/// Ends with the connection: the client cannot end its half alone.
+async fn exchange(
+    connection: Box<dyn Connection>,
+    channel: u8,
+    mut incoming: mpsc::Receiver<Bytes>,
+    tells: &mpsc::Sender<Message>,
+) {
+    let (mut read, mut write) = tokio::io::split(connection);
+    let into = async {
+        while let Some(bytes) = incoming.recv().await {
+            if write.write_all(&bytes).await.is_err() {
+                break;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let out = async {
+        let mut buffer = vec![0; PIECE_BYTES];
+        while let Ok(count @ 1..) = read.read(&mut buffer).await {
+            if tells.send(message(channel, &buffer[..count])).await.is_err() {
+                return;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = out => {}
+        () = into => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use cri::CriError;
+    use tokio::io::duplex;
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    /// Port 80 repeats once and ends, every other one refuses.
+    fn target() -> Target {
+        let dial: crate::Dial = Arc::new(|port| {
+            Box::pin(async move {
+                if port != 80 {
+                    return Err(CriError::Failed("connection refused".into()));
+                }
+                let (near, mut far) = duplex(64);
+                tokio::spawn(async move {
+                    let mut bytes = [0; 5];
+                    far.read_exact(&mut bytes).await.unwrap();
+                    far.write_all(&bytes).await.unwrap();
+                });
+                Ok(Box::new(near) as Box<dyn Connection>)
+            })
+        });
+        Target { dial, pod: "web".into(), uid: "u1".into() }
+    }
+
+    #[tokio::test]
+    async fn api_638_each_port_has_a_channel_for_data_and_one_for_failures() {
+        let (near, far) = duplex(1 << 16);
+        let server = crate::websocket::accept(far).await;
+        tokio::spawn(async move { serve(server, &[81, 80], target()).await });
+        let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        client.send(message(2, b"hello")).await.unwrap();
+        let mut said: [Vec<u8>; 4] = Default::default();
+        let all = async {
+            while let Some(Ok(message)) = client.next().await {
+                if let Message::Binary(bytes) = message {
+                    said[usize::from(bytes[0])].extend_from_slice(&bytes[1..]);
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), all).await.expect("the server does not close");
+        let [data_81, error_81, data_80, error_80] = said;
+        assert_eq!((data_81.as_slice(), &error_81[..2]), ([81, 0].as_slice(), [81, 0].as_slice()));
+        let failure = "error forwarding port 81 to pod web, uid u1: connection refused";
+        assert_eq!(std::str::from_utf8(&error_81[2..]).unwrap(), failure);
+        assert_eq!((data_80.as_slice(), error_80.as_slice()), (b"\x50\0hello".as_slice(), [80, 0].as_slice()));
+    }
+}
