@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request};
 use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
+use hyper::upgrade::OnUpgrade;
 use objects::Kind;
 use store::Store;
 use tokio::sync::watch;
@@ -22,7 +23,7 @@ use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::relay::Relay;
 use crate::target::{ResourcePath, Target, Verb};
-use crate::{Config, delete, discovery, health, logs, pods, read, stream, write};
+use crate::{Config, connect, delete, discovery, health, logs, pods, read, stream, write};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -57,6 +58,9 @@ pub(crate) struct Call {
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
     pub(crate) headers: HeaderMap,
+    pub(crate) method: Method,
+    /// The connection itself, for protocols that are not HTTP.
+    pub(crate) upgrade: Option<OnUpgrade>,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
 }
@@ -150,13 +154,17 @@ impl Api {
     async fn resource(
         &self,
         identity: &Identity,
-        parts: request::Parts,
+        mut parts: request::Parts,
         path: ResourcePath,
         query: Query,
         body: RequestBody,
     ) -> Answer {
         let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
         auth::authorize(identity, verb, &path)?;
+        if connect::is_stream(&path) {
+            // API-623: whoever may only read must not get into containers.
+            auth::authorize(identity, Verb::Create, &path)?;
+        }
         check_segments(&path)?;
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
@@ -166,7 +174,9 @@ impl Api {
         if kind.is_namespaced() != path.namespace.is_some() && !is_across_namespaces(kind, &path) {
             return Err(ApiError::NoSuchResource);
         }
-        let mut call = Call { kind, path, query, headers: parts.headers, warnings: Vec::new() };
+        let upgrade = parts.extensions.remove();
+        let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
+        let mut call = Call { kind, path, query, headers, method, upgrade, warnings };
         let mut response = self.verb(verb, &mut call, body).await?;
         answer::add_warnings(response.headers_mut(), &call.warnings);
         Ok(response)
@@ -197,14 +207,17 @@ impl Api {
 
     async fn subresource(&self, verb: Verb, name: &str, call: &mut Call, body: RequestBody) -> Answer {
         let known = call.kind.subresources.iter().find(|known| known.name() == name);
-        known.ok_or(ApiError::NoSuchResource)?;
+        let part = write::Part::Of(*known.ok_or(ApiError::NoSuchResource)?);
         match (name, verb) {
-            ("status", Verb::Get) => read::get(self, call).await,
+            ("status" | "ephemeralcontainers", Verb::Get) => read::get(self, call).await,
+            ("ephemeralcontainers", Verb::Update) => write::replace(self, call, body, part).await,
+            ("ephemeralcontainers", Verb::Patch) => write::patch(self, call, body, part).await,
             ("status", Verb::Update) => write::replace(self, call, body, write::Part::Status).await,
             ("status", Verb::Patch) => write::patch(self, call, body, write::Part::Status).await,
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
             ("log", Verb::Get) => logs::answer(self, call).await,
+            ("exec" | "attach" | "portforward", Verb::Get | Verb::Create) => connect::answer(self, call, name).await,
             _ => Err(ApiError::MethodNotAllowed),
         }
     }

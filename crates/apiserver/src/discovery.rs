@@ -129,11 +129,17 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
 
 /// Kind and verbs of a subresource.
 fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str>) {
-    match sub.name() {
-        "binding" => ("Binding", vec!["create"]),
-        "log" => (kind.kind, vec!["get"]),
-        "finalize" => (kind.kind, vec!["update"]),
-        _ => (kind.kind, vec!["get", "patch", "update"]),
+    let every = || vec!["create", "delete", "get", "patch", "update"];
+    match sub {
+        Subresource::Attach => ("PodAttachOptions", vec!["create", "get"]),
+        Subresource::Binding => ("Binding", vec!["create"]),
+        Subresource::Exec => ("PodExecOptions", vec!["create", "get"]),
+        Subresource::Finalize => (kind.kind, vec!["update"]),
+        Subresource::Log => (kind.kind, vec!["get"]),
+        Subresource::PortForward => ("PodPortForwardOptions", vec!["create", "get"]),
+        Subresource::Proxy if kind.kind == "Node" => ("NodeProxyOptions", every()),
+        Subresource::Proxy => ("PodProxyOptions", every()),
+        Subresource::EphemeralContainers | Subresource::Status => (kind.kind, vec!["get", "patch", "update"]),
     }
 }
 

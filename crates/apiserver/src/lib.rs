@@ -22,6 +22,7 @@ mod api;
 mod auth;
 mod body;
 mod bootstrap;
+mod connect;
 mod delete;
 mod deletion;
 mod discovery;
@@ -63,7 +64,8 @@ pub struct Config {
     /// `host:port` under which clients reach this server.
     pub advertise: String,
     /// How to talk to node agents: our client certificate and the CA theirs
-    /// must come from. Without it logs can not be shown. ALPN must be empty.
+    /// must come from. Without it there are no logs and no streams. ALPN must
+    /// be empty.
     pub kubelet_tls: Option<rustls::ClientConfig>,
     /// Which fields and values objects may have (LC-392).
     pub gates: Gates,

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use http::{HeaderValue, Response, StatusCode, Uri};
+use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, BodyStream, Limited};
 use hyper::body::Incoming;
 use objects::{FieldError, kinds};
@@ -28,7 +28,7 @@ pub(crate) async fn answer(api: &Api, call: &Call) -> Answer {
     }
     let address = node_address(api, node).await?;
     let uri = uri(&address, call, &container)?;
-    relay(api, api.relay.get(uri).await?).await
+    relay(api, api.relay.send(Request::get(uri)).await?).await
 }
 
 /// API-610.
@@ -57,7 +57,7 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
 }
 
 /// API-611.
-fn container(pod: &Value, asked: Option<&str>) -> Result<String, ApiError> {
+pub(crate) fn container(pod: &Value, asked: Option<&str>) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<String> {
         let list = pod["spec"][list].as_array().into_iter().flatten();
         list.map(|container| object::text(container, &["name"]).to_owned()).collect()

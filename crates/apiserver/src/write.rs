@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use objects::{FieldError, Kind};
+use objects::{FieldError, Kind, Subresource};
 use serde_json::{Value, json};
 use store::{Entry, Op, Revision, WriteError};
 
@@ -21,6 +21,8 @@ pub(crate) enum Part {
     Status,
     /// `spec.finalizers` of a namespace (API-193).
     Finalize,
+    /// One part of the spec, as the kind says.
+    Of(Subresource),
 }
 
 pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
@@ -279,6 +281,10 @@ async fn prepare(api: &Api, kind: &'static Kind, mut doc: Value, old: &Value, pa
         Part::Status => {
             kind.ops.prepare_status_update(&mut doc, old);
             kind.ops.validate_status_update(&doc, old, gates)
+        }
+        Part::Of(part) => {
+            kind.ops.prepare_part(part, &mut doc, old, gates);
+            kind.ops.validate_part(part, &doc, old, gates)
         }
         Part::Finalize => {
             let spec = doc.get("spec").cloned().unwrap_or_else(|| json!({}));

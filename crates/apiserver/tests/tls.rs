@@ -168,6 +168,143 @@ async fn api_609_logs_come_from_the_node_agent() {
     );
 }
 
+/// An agent that upgrades every request, says what was asked and repeats what
+/// it hears; containers called `gone` it does not find.
+async fn streaming_agent(authority: &Authority) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(authority.server(&authority.issue("system:node:n", "system:nodes")));
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let Ok(stream) = acceptor.accept(socket).await else { continue };
+            let service = service_fn(|request| async move { Ok::<_, Infallible>(upgrade(request)) });
+            let server = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service);
+            tokio::spawn(server.with_upgrades());
+        }
+    });
+    address
+}
+
+fn upgrade(mut request: Request<hyper::body::Incoming>) -> Response<Full<Bytes>> {
+    let asked = format!("{} {}\n", request.method(), request.uri());
+    if asked.contains("/gone") {
+        let refused = Response::builder().status(500).body(Full::from("container not found (\"gone\")"));
+        return refused.unwrap();
+    }
+    let upgraded = hyper::upgrade::on(&mut request);
+    tokio::spawn(async move {
+        use tokio::io::AsyncWriteExt as _;
+        let (mut read, mut write) = tokio::io::split(TokioIo::new(upgraded.await.unwrap()));
+        write.write_all(asked.as_bytes()).await.unwrap();
+        let _ = tokio::io::copy(&mut read, &mut write).await;
+        let _ = write.shutdown().await;
+    });
+    let mut response = Response::builder().status(101);
+    for name in ["connection", "upgrade", "x-stream-protocol-version"] {
+        response = response.header(name, &request.headers()[name]);
+    }
+    response.body(Full::default()).unwrap()
+}
+
+impl Cluster {
+    /// A pod of two containers on a node with that agent.
+    async fn streaming_pod(&self) {
+        let address = streaming_agent(&self.authority).await;
+        let admin = support::Client(self.api.service(Identity::admin()));
+        let node = json!({
+            "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
+            "status": {
+                "addresses": [{"type": "InternalIP", "address": address.ip().to_string()}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}},
+            },
+        });
+        assert_eq!(admin.post("/api/v1/nodes", &node).await.0, 201);
+        let mut pod = support::pod("web");
+        let more = json!({"name": "gone", "image": "busybox"});
+        pod["spec"]["containers"].as_array_mut().unwrap().push(more);
+        let (code, made) = admin.post("/api/v1/namespaces/default/pods", &pod).await;
+        assert_eq!(code, 201, "{made}");
+        assert_eq!(admin.bind("web", "n").await.0, 201);
+    }
+
+    /// Asks to upgrade to SPDY.
+    async fn upgrade(&self, method: &str, path: &str, (user, group): (&str, &str)) -> Response<hyper::body::Incoming> {
+        let tls = self.authority.client(Some(&self.authority.issue(user, group)));
+        let socket = tokio::net::TcpStream::connect(self.address).await.unwrap();
+        let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
+        let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.unwrap();
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("/api/v1/namespaces/default/pods/{path}"))
+            .header("host", "localhost")
+            .header("connection", "Upgrade")
+            .header("upgrade", "SPDY/3.1")
+            .header("x-stream-protocol-version", "v4.channel.k8s.io");
+        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+    }
+}
+
+const ADMIN: (&str, &str) = ("admin", "system:masters");
+
+#[tokio::test]
+async fn api_625_streams_are_relayed_byte_by_byte() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let cluster = cluster().await;
+    cluster.streaming_pod().await;
+    for (method, path, asked) in [
+        (
+            "POST",
+            "web/exec?container=main&command=echo&command=a%20b&stdin=true&stdout=true&stderr=true",
+            "POST /exec/default/web/main?input=1&output=1&error=1&command=echo&command=a+b\n",
+        ),
+        ("GET", "web/attach?container=main&stdout=true&tty=true", "GET /attach/default/web/main?output=1&tty=1\n"),
+        ("POST", "web/portforward?ports=80&ports=81", "POST /portForward/default/web?port=80%2C81\n"),
+    ] {
+        let mut response = cluster.upgrade(method, path, ADMIN).await;
+        assert_eq!(response.status(), 101, "{path}");
+        assert_eq!(response.headers()["x-stream-protocol-version"], "v4.channel.k8s.io");
+        let mut stream = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+        stream.write_all(b"\x80\x03 any bytes").await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        stream.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, [asked.as_bytes(), b"\x80\x03 any bytes"].concat());
+    }
+}
+
+#[tokio::test]
+async fn api_624_what_cannot_be_streamed_is_refused() {
+    let cluster = cluster().await;
+    cluster.streaming_pod().await;
+    let refused = async |method: &str, path: &str, who| {
+        let response = cluster.upgrade(method, path, who).await;
+        let code = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (code, String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (code, text) = refused("POST", "web/exec?command=ls&stdout=true", ADMIN).await;
+    assert_eq!(code, 400);
+    assert!(text.contains("a container name must be specified for pod web, choose one of: [main gone]"), "{text}");
+    let (code, text) = refused("POST", "web/exec?container=gone&stdout=true", ADMIN).await;
+    assert_eq!((code, text.as_str()), (500, "container not found (\"gone\")"), "as the agent said it");
+    let (code, text) = refused("GET", "missing/attach", ADMIN).await;
+    assert_eq!(code, 404);
+    assert!(text.contains("pods \\\"missing\\\" not found"), "{text}");
+    let admin = support::Client(cluster.api.service(Identity::admin()));
+    admin.pod("waiting").await;
+    let (code, text) = refused("GET", "waiting/portforward", ADMIN).await;
+    assert_eq!(code, 400);
+    assert!(text.contains("pod waiting does not have a host assigned"), "{text}");
+    // API-623: nodes may read everything about pods, but not get into them.
+    for method in ["GET", "POST"] {
+        let (code, text) = refused(method, "web/exec?container=main", ("system:node:n", "system:nodes")).await;
+        assert_eq!(code, 403);
+        assert!(text.contains("cannot create resource \\\"pods/exec\\\""), "{text}");
+    }
+}
+
 #[tokio::test]
 async fn kube_works_in_process_without_a_socket() {
     use futures::{StreamExt, TryStreamExt};

@@ -57,20 +57,30 @@ pub enum Scope {
 /// What stands after the name in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subresource {
-    Status,
+    Attach,
     Binding,
-    Log,
+    EphemeralContainers,
+    Exec,
     Finalize,
+    Log,
+    PortForward,
+    Proxy,
+    Status,
 }
 
 impl Subresource {
     /// The URL segment.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Status => "status",
+            Self::Attach => "attach",
             Self::Binding => "binding",
-            Self::Log => "log",
+            Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Exec => "exec",
             Self::Finalize => "finalize",
+            Self::Log => "log",
+            Self::PortForward => "portforward",
+            Self::Proxy => "proxy",
+            Self::Status => "status",
         }
     }
 }
@@ -217,12 +227,21 @@ pub trait KindOps: Sync {
         self.prepare_update(doc, old, gates);
     }
 
+    /// A subresource that changes one part of the spec: keeps everything else.
+    fn prepare_part(&self, _part: Subresource, doc: &mut Value, old: &Value, gates: &Gates) {
+        self.prepare_update(doc, old, gates);
+    }
+
     fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         meta::validate_create(doc, self.kind().scope, self.name_format())
     }
 
     fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         meta::validate_update(doc, old)
+    }
+
+    fn validate_part(&self, _part: Subresource, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
+        self.validate_update(doc, old, gates)
     }
 
     fn validate_status_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {

@@ -14,6 +14,7 @@ use crate::reasons::{condition, phase};
 use crate::{meta, patch, qos};
 
 mod defaults;
+mod ephemeral;
 mod features;
 mod labels;
 mod status;
@@ -31,7 +32,15 @@ pub static KIND: Kind = Kind {
     short_names: &["po"],
     categories: &["all"],
     scope: Scope::Namespaced,
-    subresources: &[Subresource::Status, Subresource::Binding, Subresource::Log],
+    subresources: &[
+        Subresource::Attach,
+        Subresource::Binding,
+        Subresource::EphemeralContainers,
+        Subresource::Exec,
+        Subresource::Log,
+        Subresource::PortForward,
+        Subresource::Status,
+    ],
     columns: COLUMNS,
     ops: &PodOps,
 };
@@ -114,6 +123,13 @@ impl KindOps for PodOps {
         status::keep_what_was_cleared(doc, old);
     }
 
+    fn prepare_part(&self, part: Subresource, doc: &mut Value, old: &Value, gates: &Gates) {
+        if part == Subresource::EphemeralContainers {
+            ephemeral::keep_everything_else(doc, old);
+        }
+        self.prepare_update(doc, old, gates);
+    }
+
     fn validate_create(&self, doc: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(validate::spec(doc, &Features::of_new(gates)));
@@ -125,6 +141,16 @@ impl KindOps for PodOps {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
         errors.extend(update::validate(doc, old));
+        errors
+    }
+
+    fn validate_part(&self, part: Subresource, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
+        if part != Subresource::EphemeralContainers {
+            return self.validate_update(doc, old, gates);
+        }
+        let mut errors = meta::validate_update(doc, old);
+        errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
+        errors.extend(ephemeral::validate(doc, old));
         errors
     }
 

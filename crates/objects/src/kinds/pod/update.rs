@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::doc::{at, items, keep, object, text};
 use crate::errors::FieldError;
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const ALLOWED: &str = "pod updates may not change fields other than \
     `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,\
@@ -123,7 +123,7 @@ fn frozen_differences(doc: &Value, old: &Value) -> Vec<String> {
 }
 
 /// One line per value that went and per value that came.
-fn difference(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
+pub(super) fn difference(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
     if old == new {
         return;
     }

@@ -1,4 +1,4 @@
-//! Containers and init containers: names, images, ports, mounts, policies.
+//! Containers of all three kinds: names, images, ports, mounts, policies.
 
 use std::collections::BTreeSet;
 
@@ -44,6 +44,51 @@ pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>, feat
             }
             restart(errors, container, &path, features);
         }
+    }
+    for (index, container) in items(spec, "ephemeralContainers").iter().enumerate() {
+        let path = format!("spec.ephemeralContainers[{index}]");
+        common(errors, container, &path, &pod);
+        let name = text(container, "name");
+        if !name.is_empty() && !seen.insert(name) {
+            errors.push(FieldError::duplicate(format!("{path}.name"), name));
+        }
+        ephemeral(errors, container, &path, spec);
+    }
+}
+
+/// API-536, LC-145: it comes late and is not asked how it is.
+fn ephemeral(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
+    const DETAIL: &str = "cannot be set for an Ephemeral Container";
+    for field in [
+        "ports",
+        "resources",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "resizePolicy",
+        "restartPolicy",
+        "restartPolicyRules",
+    ] {
+        let is_set = match at(container, field) {
+            Value::Null => false,
+            Value::Array(list) => !list.is_empty(),
+            Value::Object(fields) => !fields.is_empty(),
+            _ => true,
+        };
+        if is_set {
+            errors.push(FieldError::forbidden(format!("{path}.{field}"), DETAIL));
+        }
+    }
+    for (index, mount) in items(container, "volumeMounts").iter().enumerate() {
+        for field in ["subPath", "subPathExpr"].into_iter().filter(|field| !text(mount, field).is_empty()) {
+            errors.push(FieldError::forbidden(format!("{path}.volumeMounts[{index}].{field}"), DETAIL));
+        }
+    }
+    let target = text(container, "targetContainerName");
+    let mut others = items(spec, "containers").iter().chain(items(spec, "initContainers"));
+    if !target.is_empty() && !others.any(|other| text(other, "name") == target) {
+        errors.push(FieldError::not_found(format!("{path}.targetContainerName"), target));
     }
 }
 
