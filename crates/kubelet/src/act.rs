@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use client::{ApiError, Deletion};
 use cri::{CriError, SandboxId};
-use lifecycle::{Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeSpec, StartStage};
+use lifecycle::{
+    Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeKind, ProbeSpec, StartStage,
+};
 use objects::api::core::v1::Pod;
 
 use crate::cgroup;
@@ -65,7 +67,7 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         Action::KillContainer { id, grace, .. } => {
             done(runtime.stop_container(&scene.ctx.runtime_id(id), *grace).await)
         }
-        Action::RunProbe { container, id, .. } => run_probe(scene, container, id).await,
+        Action::RunProbe { container, id, probe } => run_probe(scene, container, id, *probe).await,
         Action::RunHook { container, id, timeout, .. } => run_hook(scene, container, id, *timeout).await,
         Action::MeasureMemory => measure_memory(scene).await.map_or_else(failed, Outcome::Measured),
         Action::UpdateResources { id, limits, .. } => {
@@ -193,7 +195,7 @@ async fn image_user(scene: &Scene, image: &str) -> Result<Option<cri::ImageUser>
     }
 }
 
-async fn run_probe(scene: &Scene, name: &str, id: &str) -> Outcome {
+async fn run_probe(scene: &Scene, name: &str, id: &str, kind: ProbeKind) -> Outcome {
     let Handler::Probe(probe) = &scene.handler else {
         return Outcome::Failed(format!("container {name} has no such probe"));
     };
@@ -204,7 +206,11 @@ async fn run_probe(scene: &Scene, name: &str, id: &str) -> Outcome {
         variables: &variables.unwrap_or_default(),
         runtime: scene.ctx.runtime.as_ref(),
     };
-    Outcome::Probed(probe::run(probe, &target).await)
+    let ctx = &scene.ctx;
+    let started = ctx.clock.now().mono;
+    let result = probe::run(probe, &target).await;
+    ctx.meter.probed(&scene.who, name, kind, &result, ctx.clock.now().mono.since(started));
+    Outcome::Probed(result)
 }
 
 /// LC-236: a hook that overruns its time is given up, not failed.

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 
 use crate::config::Config;
 use crate::ctx::Ctx;
+use crate::meter::Meter;
 use crate::pods::Pods;
 use crate::server::{Listener, serve};
 use crate::volumes::keep_current;
@@ -36,7 +37,7 @@ impl Kubelet {
         Self { config, client, runtime, clock, listener: None }
     }
 
-    /// Serves the kubelet API (logs) besides.
+    /// Serves the kubelet API besides.
     pub fn with_server(self, listener: Listener) -> Self {
         Self { listener: Some(listener), ..self }
     }
@@ -85,6 +86,7 @@ async fn start(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock:
         tokens: Default::default(),
         turns: Default::default(),
         pulls: Mutex::new(()),
+        meter: Meter::default(),
     }
 }
 

@@ -9,6 +9,7 @@ use cri::{ContainerId, Runtime};
 use tokio::sync::Mutex;
 
 use crate::config::Config;
+use crate::meter::Meter;
 use crate::tokens::Tokens;
 use crate::volumes::Turns;
 
@@ -26,6 +27,7 @@ pub(crate) struct Ctx {
     pub(crate) turns: Turns,
     /// One pull at a time (LC-313).
     pub(crate) pulls: Mutex<()>,
+    pub(crate) meter: Meter,
 }
 
 impl Ctx {

@@ -45,6 +45,7 @@ mod probe;
 mod follow;
 mod log_files;
 mod logs;
+mod meter;
 mod server;
 
 mod ctx;

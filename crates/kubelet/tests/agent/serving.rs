@@ -70,7 +70,11 @@ impl Served {
         Self { node, authority, address }
     }
 
-    async fn get(&self, (user, group): (&str, &str), path: &str) -> Response<Incoming> {
+    async fn get(&self, who: (&str, &str), path: &str) -> Response<Incoming> {
+        self.ask(who, Request::get(path)).await
+    }
+
+    async fn ask(&self, (user, group): (&str, &str), request: http::request::Builder) -> Response<Incoming> {
         let (chain, key) = self.authority.identity(user, group);
         let config = rustls::ClientConfig::builder().with_root_certificates(self.authority.roots());
         let config = config.with_client_auth_cert(chain, key).unwrap();
@@ -78,8 +82,8 @@ impl Served {
         let name = ServerName::try_from("localhost").unwrap();
         let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
-        tokio::spawn(connection);
-        let request = Request::get(path).header("host", "localhost").body(Empty::<Bytes>::new()).unwrap();
+        tokio::spawn(connection.with_upgrades());
+        let request = request.header("host", "localhost").body(Empty::<Bytes>::new()).unwrap();
         sender.send_request(request).await.unwrap()
     }
 
@@ -101,7 +105,7 @@ async fn api_697_only_the_api_server_and_administrators_may_ask() {
     let stranger = served.get(("bob", "developers"), "/pods").await;
     assert_eq!(stranger.status(), 403);
     let body = stranger.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[proxy])");
+    assert_eq!(body, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[pods proxy])");
 }
 
 #[tokio::test]
@@ -132,4 +136,133 @@ async fn api_691_logs_are_read_tailed_and_followed_to_the_end() {
     assert_eq!(next().await.unwrap(), "rotated\n");
     served.node.runtime.exit("app", 0);
     assert_eq!(next().await, None, "the end of the container is the end of its log");
+}
+
+fn websocket(path: &str) -> http::request::Builder {
+    Request::get(path)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")
+        .header("sec-websocket-protocol", "v5.channel.k8s.io")
+}
+
+#[tokio::test]
+async fn api_692_a_command_runs_in_the_container_that_was_named() {
+    use tokio::io::AsyncReadExt as _;
+    let served = Served::new().await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    served.node.runtime.script_exec("app", cri::fake::Exec::exits(3).saying("out"));
+    let path = "/exec/default/web/app?output=1&error=1&command=ls&command=-l";
+    let mut response = served.ask(API_SERVER, websocket(path)).await;
+    assert_eq!(response.status(), 101);
+    assert_eq!(response.headers()["sec-websocket-protocol"], "v5.channel.k8s.io");
+    let mut stream = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+    let mut heard = Vec::new();
+    // Until the server has closed: 0x88 0x02 and 1000.
+    while !heard.ends_with(&[0x88, 2, 0x03, 0xe8]) {
+        assert_ne!(stream.read_buf(&mut heard).await.unwrap(), 0, "{heard:?}");
+    }
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(heard.contains("\u{1}out"), "{heard:?}");
+    assert!(heard.contains(r#""causes":[{"reason":"ExitCode","message":"3"}]"#), "{heard:?}");
+    assert!(served.node.runtime.calls().iter().any(|call| call.contains("ls -l")), "{:?}", served.node.runtime.calls());
+}
+
+#[tokio::test]
+async fn api_692_refusals_are_upstreams() {
+    let served = Served::new().await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    let refused = async |request: http::request::Builder| {
+        let answer = served.ask(API_SERVER, request).await;
+        let status = answer.status().as_u16();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    };
+    let told = |status: u16, text: &str| (status, text.to_owned());
+    assert_eq!(refused(websocket("/exec/default/none/app?output=1")).await, told(404, "pod does not exist"));
+    let missing = refused(websocket("/attach/default/web/nope?output=1")).await;
+    assert_eq!(missing, told(500, "container not found (\"nope\")"));
+    let other = refused(websocket("/exec/default/web/other-uid/app?output=1")).await;
+    assert_eq!(other, told(500, "container not found (\"app\")"));
+    let silent = refused(websocket("/exec/default/web/app?command=ls")).await;
+    assert_eq!(silent, told(400, "you must specify at least 1 of stdin, stdout, stderr"));
+    let plain = refused(Request::post("/exec/default/web/app?output=1&command=ls")).await;
+    assert_eq!(plain.0, 400);
+    assert!(plain.1.starts_with("unable to upgrade: missing upgrade headers in request"), "{plain:?}");
+    let ports = refused(websocket("/portForward/default/none")).await;
+    assert_eq!(ports, told(404, "pod does not exist"));
+    assert_eq!(refused(Request::delete("/exec/default/web/app")).await.0, 405);
+    assert!(!served.node.runtime.calls().iter().any(|call| call.starts_with("exec")), "nothing was executed");
+}
+
+#[tokio::test]
+async fn api_694_metrics_have_upstreams_names() {
+    let served = Served::new().await;
+    let probed = json!({"containers": [{"name": "app", "image": "busybox",
+        "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}}]});
+    served.node.api.create("pods", pod("web", probed));
+    served.node.api.until("web", is_ready).await;
+    // The watch tells the agent of the start a moment after it tells us.
+    let own = loop {
+        let (status, own) = served.text("/metrics").await;
+        assert_eq!(status, 200);
+        if !own.contains("kubelet_pod_start_duration_seconds_count 0\n") {
+            break own;
+        }
+    };
+    for line in [
+        "kubelet_running_pods 1\n",
+        "kubelet_running_containers{container_state=\"running\"} 1\n",
+        "# TYPE kubelet_pod_start_duration_seconds histogram\n",
+        "kubelet_pod_start_duration_seconds_count 1\n",
+        "kubelet_node_name{node=\"n1\"} 1\n",
+        "# TYPE process_cpu_seconds_total counter\n",
+        "process_resident_memory_bytes ",
+    ] {
+        assert!(own.contains(line), "{line}\n{own}");
+    }
+    let (_, resource) = served.text("/metrics/resource").await;
+    for line in [
+        "container_cpu_usage_seconds_total{container=\"app\",namespace=\"default\",pod=\"web\"} ",
+        "container_memory_working_set_bytes{container=\"app\",namespace=\"default\",pod=\"web\"} ",
+        "pod_cpu_usage_seconds_total{namespace=\"default\",pod=\"web\"} ",
+        "pod_memory_working_set_bytes{namespace=\"default\",pod=\"web\"} ",
+        "node_cpu_usage_seconds_total ",
+        "node_memory_working_set_bytes ",
+        "\nresource_scrape_error 0\n",
+    ] {
+        assert!(resource.contains(line), "{line}\n{resource}");
+    }
+    let (_, probes) = served.text("/metrics/probes").await;
+    let series = "prober_probe_total{container=\"app\",namespace=\"default\",pod=\"web\",pod_uid=\"uid-web\",\
+        probe_type=\"Readiness\",result=\"successful\"} ";
+    assert!(probes.contains(series), "{probes}");
+    let (_, cadvisor) = served.text("/metrics/cadvisor").await;
+    assert!(cadvisor.contains("container_memory_usage_bytes{container=\"app\""), "{cadvisor}");
+}
+
+#[tokio::test]
+async fn api_695_the_summary_has_the_node_and_its_pods() {
+    let served = Served::new().await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    let json_of = async |path: &str| -> serde_json::Value {
+        let (status, body) = served.text(path).await;
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str(&body).unwrap()
+    };
+    let summary = json_of("/stats/summary").await;
+    assert_eq!(summary["node"]["nodeName"], "n1");
+    assert!(summary["node"]["memory"]["workingSetBytes"].as_u64().unwrap() > 0, "{summary:#}");
+    assert!(summary["node"]["fs"]["capacityBytes"].as_u64().unwrap() > 0, "{summary:#}");
+    let pod = &summary["pods"][0];
+    assert_eq!(pod["podRef"], json!({"name": "web", "namespace": "default", "uid": "uid-web"}));
+    assert_eq!(pod["containers"][0]["name"], "app");
+    assert!(pod["containers"][0]["cpu"]["usageCoreNanoSeconds"].is_u64(), "{summary:#}");
+    let running = json_of("/runningpods/").await;
+    assert_eq!(running["items"][0]["spec"]["containers"][0]["name"], "app");
+    assert_eq!(json_of("/configz").await["kubeletconfig"]["kind"], "KubeletConfiguration");
 }
