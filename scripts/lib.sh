@@ -63,6 +63,28 @@ need_kubectl() {
     export KUBECTL
 }
 
+# need_old_kubectl sets KUBECTL_OLD to one that streams over SPDY: the given
+# one, one that is installed beside others, or one fetched into target/tools.
+# Tests use KUBECTL alone where there is none.
+need_old_kubectl() {
+    local beside
+    beside=$(dirname "$(realpath "$KUBECTL")")/kubectl.1.27
+    for KUBECTL_OLD in "${KUBECTL_OLD:-}" "$beside" target/tools/kubectl-old; do
+        if [ -n "$KUBECTL_OLD" ] && [ -x "$KUBECTL_OLD" ]; then
+            KUBECTL_OLD=$(realpath "$KUBECTL_OLD")
+            export KUBECTL_OLD
+            return 0
+        fi
+    done
+    say "Fetching an old kubectl"
+    if (scripts/fetch-kubectl target/tools/kubectl-old old); then
+        KUBECTL_OLD=$(realpath target/tools/kubectl-old)
+        export KUBECTL_OLD
+    else
+        unset KUBECTL_OLD
+    fi
+}
+
 # Prints e.g. 1.35.2, or 0 when the file is no kubectl.
 kubectl_version() {
     local version

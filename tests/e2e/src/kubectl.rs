@@ -1,7 +1,7 @@
 //! Talks to an instance through the real kubectl, and waits on its watch.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -149,11 +149,66 @@ impl Podium {
         }
     }
 
+    /// One for every way of streaming that kubectl knows: the oldest and the
+    /// newest one at hand, or the only one (API-616 to API-619).
+    pub fn kubectls(&self) -> Vec<Kubectl<'_>> {
+        let of = |path: &PathBuf| Kubectl { podium: self, path: path.clone() };
+        let known = beside(&kubectl());
+        let old = std::env::var_os("KUBECTL_OLD").map(PathBuf::from).or_else(|| known.first().cloned());
+        let new = if std::env::var_os("KUBECTL").is_some() { None } else { known.last().cloned() };
+        let mut all: Vec<PathBuf> = old.into_iter().chain([new.unwrap_or_else(kubectl)]).collect();
+        all.dedup();
+        all.iter().map(of).collect()
+    }
+
     fn kubectl_command(&self) -> Command {
-        let kubectl = std::env::var_os("KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from);
-        let mut command = Command::new(kubectl);
-        command.env("KUBECONFIG", self.data().join("admin.kubeconfig")).env("KUBECACHEDIR", self.work().join("kube"));
+        Kubectl { podium: self, path: kubectl() }.command(&[])
+    }
+}
+
+fn kubectl() -> PathBuf {
+    std::env::var_os("KUBECTL").map_or_else(|| PathBuf::from("kubectl"), PathBuf::from)
+}
+
+/// Other versions, as some packages have them beside it (`kubectl.1.27`), oldest first.
+fn beside(kubectl: &Path) -> Vec<PathBuf> {
+    let found = std::env::var_os("PATH").and_then(|path| {
+        let places = std::env::split_paths(&path).map(|directory| directory.join(kubectl));
+        places.filter_map(|place| place.canonicalize().ok()).find(|place| place.is_file())
+    });
+    let directory = found.as_ref().and_then(|found| found.parent());
+    let versions = (27..100).map(|minor| directory.map(|directory| directory.join(format!("kubectl.1.{minor}"))));
+    versions.flatten().filter(|path| path.is_file()).collect()
+}
+
+/// A certain kubectl, for what differs between them.
+pub struct Kubectl<'a> {
+    podium: &'a Podium,
+    path: PathBuf,
+}
+
+impl Kubectl<'_> {
+    #[track_caller]
+    pub fn run(&self, arguments: &[&str]) -> Done {
+        self.run_with_input(arguments, "")
+    }
+
+    #[track_caller]
+    pub fn run_with_input(&self, arguments: &[&str], input: &str) -> Done {
+        run(&self.command(arguments), input, Patience::LONG)
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.path);
+        let (config, cache) = (self.podium.data().join("admin.kubeconfig"), self.podium.work().join("kube"));
+        command.args(arguments).env("KUBECONFIG", config).env("KUBECACHEDIR", cache);
         command
+    }
+
+    /// What its name says, good for names of objects.
+    pub fn tag(&self) -> String {
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        name.replace('.', "-")
     }
 }
 

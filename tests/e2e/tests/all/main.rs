@@ -3,8 +3,9 @@
 //! One file per question a user asks: do the documents' examples run (`documents`), does a pod live and die as it should
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
-//! (`refusals`), where do images come from (`images`), how is it reached (`network`), what can be configured
-//! (`gates`), what survives when the agent does not (`agent`, `chaos`), and does it all work with other parts (`elsewhere`).
+//! (`refusals`), where do images come from (`images`), how is it reached (`network`), how does one look into
+//! it (`streams`), what can be configured (`gates`), what survives when the agent does not (`agent`, `chaos`), and does
+//! it all work with other parts (`elsewhere`).
 
 mod agent;
 mod chaos;
@@ -18,3 +19,4 @@ mod network;
 mod probes;
 mod refusals;
 mod restarts;
+mod streams;
