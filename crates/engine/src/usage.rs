@@ -11,7 +11,6 @@ use cri::{
     Container, ContainerId, ContainerStats, CriError, DiskUsage, NamespaceMode, NetworkUsage, Resources, SandboxId,
     SandboxState, SandboxStats,
 };
-use shim::crash;
 use shim::record;
 
 use crate::engine::{Inner, blocking};
@@ -42,7 +41,6 @@ impl Inner {
         let (inner, dir) = (self.clone(), self.dirs.container(&record.sandbox, id));
         let updated = blocking(move || {
             record::write(&dir, records::CONTAINER, &record)?;
-            crash::point("limits.container-recorded");
             inner.cgroups.limit(&cgroup, &resources)
         });
         updated.await?.map_err(|error| CriError::Failed(format!("failed to update container {id}: {error}")))
@@ -64,7 +62,6 @@ impl Inner {
         let (inner, dir) = (self.clone(), self.dirs.sandbox(id));
         let updated = blocking(move || {
             record::write(&dir, records::SANDBOX, &record)?;
-            crash::point("limits.sandbox-recorded");
             inner.cgroups.limit(&cgroup, &resources)
         });
         updated.await?.map_err(|error| CriError::Failed(format!("failed to update sandbox {id}: {error}")))

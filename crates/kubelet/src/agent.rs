@@ -7,14 +7,17 @@ use ambient::Clock;
 use client::{Client, Recorder, Scope};
 use cri::Runtime;
 use futures::StreamExt as _;
-use objects::api::core::v1::Pod;
-use tokio::sync::Mutex;
+use lifecycle::node::NodeFact;
+use objects::api::core::v1::{Node, Pod};
+use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::config::Config;
 use crate::ctx::Ctx;
+use crate::gauge::{Gauge, Host};
 use crate::meter::Meter;
 use crate::pods::Pods;
 use crate::server::{Listener, serve};
+use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
 use crate::{log_files, node};
 
@@ -25,6 +28,26 @@ pub struct Kubelet {
     runtime: Arc<dyn Runtime>,
     clock: Clock,
     listener: Option<Listener>,
+    gauge: Arc<dyn Gauge>,
+    line: NodeLine,
+    news: mpsc::UnboundedReceiver<NodeFact>,
+    face: watch::Sender<Face>,
+}
+
+/// What happens to the machine of an agent (TC-254). Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Power(NodeLine);
+
+impl Power {
+    /// The machine is about to stop; pods are stopped in order, if it is configured how.
+    pub fn announce_shutdown(&self) {
+        self.0.tell(NodeFact::ShutdownAnnounced);
+    }
+
+    /// It goes on after all; what was stopped stays so (TC-253).
+    pub fn cancel_shutdown(&self) {
+        self.0.tell(NodeFact::ShutdownCancelled);
+    }
 }
 
 /// Wake-up calls may be lost; a look at each pod finds what they would have said.
@@ -34,7 +57,14 @@ const RUNTIME_RETRY: Duration = Duration::from_millis(200);
 
 impl Kubelet {
     pub fn new(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock: Clock) -> Self {
-        Self { config, client, runtime, clock, listener: None }
+        let (line, news) = NodeLine::open();
+        let (gauge, face) = (Arc::new(Host), watch::Sender::default());
+        Self { config, client, runtime, clock, listener: None, gauge, line, news, face }
+    }
+
+    /// Reads another machine than this one.
+    pub fn with_gauge(self, gauge: Arc<dyn Gauge>) -> Self {
+        Self { gauge, ..self }
     }
 
     /// Serves the kubelet API besides.
@@ -42,11 +72,18 @@ impl Kubelet {
         Self { listener: Some(listener), ..self }
     }
 
+    /// Tells the agent about its machine.
+    pub fn power(&self) -> Power {
+        Power(self.line.clone())
+    }
+
     /// Works until `shutdown` is over. Pods go on without us (LC-376).
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { config, client, runtime, clock, listener, gauge, line, news, face } = self;
         let work = async {
-            let listener = self.listener;
-            let ctx = Arc::new(start(self.config, self.client, self.runtime, self.clock).await);
+            let shown = face.subscribe();
+            let ctx = Arc::new(start(config, client, runtime, clock, line, gauge).await);
+            let steward = Steward::new(ctx.clone(), news, face);
             let of_this_node = Scope::fields(format!("spec.nodeName={}", ctx.config.node_name));
             let cache = ctx.client.cache::<Pod>(of_this_node);
             let server = async {
@@ -55,9 +92,9 @@ impl Kubelet {
                     None => std::future::pending().await,
                 }
             };
-            let pods = follow_pods(ctx.clone(), cache.clone());
+            let pods = follow_pods(ctx.clone(), cache.clone(), steward);
             let live = keep_current(ctx.clone(), cache.clone());
-            tokio::join!(node::run(ctx.clone()), log_files::run(ctx.clone()), pods, server, live);
+            tokio::join!(node::run(ctx.clone(), shown), log_files::run(ctx.clone()), pods, server, live);
         };
         tokio::select! {
             biased;
@@ -67,7 +104,14 @@ impl Kubelet {
     }
 }
 
-async fn start(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock: Clock) -> Ctx {
+async fn start(
+    config: Config,
+    client: Client,
+    runtime: Arc<dyn Runtime>,
+    clock: Clock,
+    node: NodeLine,
+    gauge: Arc<dyn Gauge>,
+) -> Ctx {
     let recorder = Recorder::start(client.clone(), "kubelet", &config.node_name);
     let runtime_name = loop {
         match runtime.version().await {
@@ -82,6 +126,8 @@ async fn start(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock:
         runtime,
         clock,
         recorder,
+        node,
+        gauge,
         runtime_name,
         tokens: Default::default(),
         turns: Default::default(),
@@ -91,20 +137,29 @@ async fn start(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock:
 }
 
 /// LC-377: first everything the API knows, then what it does not.
-async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>) {
+async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Steward) {
     let mut wake_ups = ctx.runtime.events();
+    let own = Scope::fields(format!("metadata.name={}", ctx.config.node_name));
+    let nodes = ctx.client.cache::<Node>(own);
+    // Nobody is judged by labels and taints that are not known yet.
+    nodes.synced().await;
     cache.synced().await;
-    let mut changes = cache.subscribe();
-    let mut pods = Pods::new(ctx, cache.connections());
-    while let Some(change) = changes.try_next() {
-        pods.on_change(change);
+    let (mut node_changes, mut changes) = (nodes.subscribe(), cache.subscribe());
+    let mut pods = Pods::new(ctx, cache.connections(), steward);
+    while let Some(change) = node_changes.try_next() {
+        pods.on_node(&change);
     }
+    pods.on_changes(std::iter::from_fn(|| changes.try_next()).collect());
     pods.sweep().await;
     let mut resync = tokio::time::interval(RESYNC);
     loop {
+        pods.settle();
         tokio::select! {
             biased;
-            change = changes.next() => pods.on_change(change),
+            change = node_changes.next() => pods.on_node(&change),
+            change = changes.next() => {
+                pods.on_changes(std::iter::once(change).chain(std::iter::from_fn(|| changes.try_next())).collect());
+            }
             Some(event) = wake_ups.next() => pods.on_runtime(&event.pod_uid),
             () = pods.tend() => {}
             _ = resync.tick() => pods.look_at_all(),

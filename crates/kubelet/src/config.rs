@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use cri::{DnsConfig, LogLimits};
 use lifecycle::Rules;
+use lifecycle::node::Settings;
+use objects::api::core::v1::Taint;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -22,7 +24,11 @@ pub struct Config {
     pub log_root: PathBuf,
     /// Added to the Node object besides the standard labels.
     pub labels: BTreeMap<String, String>,
+    /// Given to a Node that is registered anew.
+    pub taints: Vec<Taint>,
     pub capacity: Capacity,
+    /// What is left for pods.
+    pub allocatable: Capacity,
     pub machine: Machine,
     /// Shown as `kubeletVersion`.
     pub version: String,
@@ -36,10 +42,14 @@ pub struct Config {
     /// What the node's configuration and feature gates change in decisions.
     /// Addresses and size of the machine are taken from the fields above.
     pub rules: Rules,
+    /// The same for decisions about all pods.
+    pub settings: Settings,
+    /// How many images the Node object lists; `None`: all.
+    pub status_images_max: Option<usize>,
 }
 
-/// What the node has. Allocatable equals capacity until reservations exist.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What the node has, or gives to pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Capacity {
     pub cpu_milli: u64,
     pub memory_bytes: u64,

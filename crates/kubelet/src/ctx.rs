@@ -1,5 +1,5 @@
-//! What every part of the agent holds: its configuration and its four doors
-//! (API, runtime, clock, Events).
+//! What every part of the agent holds: its configuration and its doors (API,
+//! runtime, clock, Events, the node and the machine).
 
 use std::sync::Arc;
 
@@ -9,7 +9,9 @@ use cri::{ContainerId, Runtime};
 use tokio::sync::Mutex;
 
 use crate::config::Config;
+use crate::gauge::Gauge;
 use crate::meter::Meter;
+use crate::steward::NodeLine;
 use crate::tokens::Tokens;
 use crate::volumes::Turns;
 
@@ -19,6 +21,9 @@ pub(crate) struct Ctx {
     pub(crate) runtime: Arc<dyn Runtime>,
     pub(crate) clock: Clock,
     pub(crate) recorder: Recorder,
+    /// To whoever decides about all pods.
+    pub(crate) node: NodeLine,
+    pub(crate) gauge: Arc<dyn Gauge>,
     /// The prefix of `containerID`, e.g. `podium` (LC-073).
     pub(crate) runtime_name: String,
     /// Service account tokens of this node's pods (LC-323).

@@ -3,7 +3,8 @@
 //! ```text
 //!   API watch ─► pods ─► worker ─► lifecycle::plan ─► act ─► cri
 //!                          ▲  └──► lifecycle::render ─► publish ─► API
-//!   cri events ────────────┘
+//!   cri events ────────────┘ ▲
+//!   machine, Node ─► steward ┘ lifecycle::node: verdicts about all pods
 //! ```
 //!
 //! Never: restart, probe or status rules (they are in `lifecycle`), Linux
@@ -20,6 +21,12 @@ mod config;
 mod agent;
 mod node;
 mod pods;
+
+mod steward;
+
+mod gauge;
+mod measure;
+mod stock;
 
 mod worker;
 
@@ -50,8 +57,9 @@ mod server;
 
 mod ctx;
 
-pub use agent::Kubelet;
+pub use agent::{Kubelet, Power};
 pub use config::{Capacity, Config, Machine, Periods};
+pub use gauge::{Gauge, Host};
 pub use server::Listener;
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! What a pod's worker has not looked at yet. Bounded by construction: one pod
-//! version (the newest), one "look again", and one end per action in flight.
+//! version (the newest), one "look again", one end per action in flight, and
+//! what the node decided, one of a kind.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use lifecycle::{Action, Outcome};
+use lifecycle::{Action, Fact, Outcome};
 use objects::api::core::v1::Pod;
 use tokio::sync::Notify;
 
@@ -20,6 +21,8 @@ pub(crate) struct News {
     pub(crate) pod: Option<Arc<Pod>>,
     pub(crate) is_gone: bool,
     pub(crate) must_look: bool,
+    /// What the node decided about the pod.
+    pub(crate) verdicts: Vec<Fact>,
     pub(crate) ended: VecDeque<(Action, Outcome)>,
 }
 
@@ -40,6 +43,11 @@ impl Mailbox {
     /// The runtime changed.
     pub(crate) fn look(&self) {
         self.put(|news| news.must_look = true);
+    }
+
+    /// A later verdict of one kind replaces an earlier one.
+    pub(crate) fn verdict(&self, fact: Fact) {
+        self.put(|news| replace_of_kind(&mut news.verdicts, fact));
     }
 
     pub(crate) fn ended(&self, action: Action, outcome: Outcome) {
@@ -75,6 +83,13 @@ impl Mailbox {
     fn lock(&self) -> MutexGuard<'_, News> {
         self.news.lock().expect("a mailbox is never poisoned: no code panics while holding it")
     }
+}
+
+/// Keeps the newest of each kind, in the order they came.
+pub(crate) fn replace_of_kind(verdicts: &mut Vec<Fact>, fact: Fact) {
+    let kind = std::mem::discriminant(&fact);
+    verdicts.retain(|known| std::mem::discriminant(known) != kind);
+    verdicts.push(fact);
 }
 
 /// Resource versions of one object can be compared as numbers (since v1.35);

@@ -5,17 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Mono, Timestamp};
-use client::{About, ApiError, Patch, Severity};
+use client::{ApiError, Patch, Severity};
 use objects::Quantity as Amount;
 use objects::api::coordination::v1::{Lease, LeaseSpec};
 use objects::api::core::v1::{
-    DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo,
+    ContainerImage, DaemonEndpoint, Node, NodeAddress, NodeCondition, NodeDaemonEndpoints, NodeSpec, NodeStatus,
+    NodeSystemInfo,
 };
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference, Time};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
+use crate::config::Capacity;
 use crate::ctx::Ctx;
+use crate::steward::{Face, about_node};
 
 /// TC-170.
 const REGISTER_DELAY_MIN: Duration = Duration::from_millis(100);
@@ -25,16 +29,36 @@ const RENEW_ATTEMPTS: usize = 5;
 const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 /// Registers the node, then keeps status and lease fresh. Runs for ever.
-pub(crate) async fn run(ctx: Arc<Ctx>) {
-    let node = register(&ctx).await;
-    tokio::join!(keep_status(&ctx, node.clone()), keep_lease(&ctx, &node));
+pub(crate) async fn run(ctx: Arc<Ctx>, face: watch::Receiver<Face>) {
+    tell(&ctx, Severity::Normal, "Starting", "Starting kubelet.");
+    let node = register(&ctx, &face).await;
+    tokio::join!(keep_status(&ctx, node.clone(), face), keep_lease(&ctx, &node));
+}
+
+/// The Node as long as the API says nothing else about it.
+pub(crate) fn initial(ctx: &Ctx) -> Node {
+    let taints = Some(ctx.config.taints.clone()).filter(|taints| !taints.is_empty());
+    let spec = taints.map(|taints| NodeSpec { taints: Some(taints), ..NodeSpec::default() });
+    let metadata =
+        ObjectMeta { name: Some(ctx.config.node_name.clone()), labels: Some(labels(ctx)), ..ObjectMeta::default() };
+    with_own_amounts(ctx, &Node { metadata, spec, status: None })
+}
+
+/// What the API may show later, or others wrote there: our own amounts are
+/// ours to say.
+pub(crate) fn with_own_amounts(ctx: &Ctx, node: &Node) -> Node {
+    let mut node = node.clone();
+    let status = node.status.get_or_insert_default();
+    status.allocatable.get_or_insert_default().extend(resources(&ctx.config.allocatable));
+    status.capacity.get_or_insert_default().extend(resources(&ctx.config.capacity));
+    node
 }
 
 /// TC-170: an existing Node is reused, its labels reconciled.
-async fn register(ctx: &Ctx) -> Node {
+async fn register(ctx: &Ctx, face: &watch::Receiver<Face>) -> Node {
     let mut delay = REGISTER_DELAY_MIN;
     loop {
-        match try_register(ctx).await {
+        match try_register(ctx, face).await {
             Ok(node) => return node,
             Err(error) => tracing::warn!(node = ctx.config.node_name, %error, "not registered yet"),
         }
@@ -43,16 +67,10 @@ async fn register(ctx: &Ctx) -> Node {
     }
 }
 
-async fn try_register(ctx: &Ctx) -> Result<Node, ApiError> {
-    let mut node = Node {
-        metadata: ObjectMeta {
-            name: Some(ctx.config.node_name.clone()),
-            labels: Some(labels(ctx)),
-            ..ObjectMeta::default()
-        },
-        ..Node::default()
-    };
-    node.status = Some(status(ctx, &node, readiness(ctx).await));
+async fn try_register(ctx: &Ctx, face: &watch::Receiver<Face>) -> Result<Node, ApiError> {
+    let mut node = initial(ctx);
+    let shown = face.borrow().clone();
+    node.status = Some(status(ctx, &Node::default(), look(ctx).await, &shown));
     let name = &ctx.config.node_name;
     match ctx.client.create(&node).await {
         Ok(created) => Ok(created),
@@ -80,21 +98,27 @@ fn labels(ctx: &Ctx) -> BTreeMap<String, String> {
 }
 
 /// TC-168: computed every period, written when it changed or is due.
-async fn keep_status(ctx: &Ctx, mut node: Node) {
+async fn keep_status(ctx: &Ctx, mut node: Node, mut face: watch::Receiver<Face>) {
     let mut written_at: Option<Mono> = None;
     let mut pause = tokio::time::interval(ctx.config.periods.node_status);
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        pause.tick().await;
+        tokio::select! {
+            biased;
+            Ok(()) = face.changed() => {}
+            _ = pause.tick() => {}
+        }
         let now = ctx.clock.now().mono;
-        let fresh = status(ctx, &node, readiness(ctx).await);
+        let shown = face.borrow_and_update().clone();
+        let fresh = status(ctx, &node, look(ctx).await, &shown);
         let is_due = written_at.is_none_or(|at| now.since(at) >= ctx.config.periods.node_report);
         if !is_due && is_same(&fresh, node.status.as_ref()) {
             continue;
         }
         match ctx.client.patch_status::<Node>("", &ctx.config.node_name, &status_patch(&fresh)).await {
             Ok(stored) => {
-                tell_transition(ctx, &node, &stored);
+                tell_reboot(ctx, &node);
+                tell_transitions(ctx, &node, &stored);
                 written_at = Some(now);
                 node = stored;
             }
@@ -103,19 +127,45 @@ async fn keep_status(ctx: &Ctx, mut node: Node) {
     }
 }
 
-/// TC-169: node events on changes of `Ready`.
-fn tell_transition(ctx: &Ctx, old: &Node, new: &Node) {
-    let ready = |node: &Node| {
-        let status = node.status.as_ref()?;
-        let condition = status.conditions.iter().flatten().find(|condition| condition.type_ == "Ready")?;
-        Some(condition.status.clone())
-    };
-    if ready(old) == ready(new) {
-        return;
+/// TC-169: an event for every condition that changed its mind.
+fn tell_transitions(ctx: &Ctx, old: &Node, new: &Node) {
+    for condition in conditions_of(new) {
+        let former = conditions_of(old).find(|former| former.type_ == condition.type_);
+        if former.is_some_and(|former| former.status == condition.status) {
+            continue;
+        }
+        let is_true = condition.status == "True";
+        let reason = match (condition.type_.as_str(), is_true) {
+            ("MemoryPressure", true) => "NodeHasInsufficientMemory",
+            ("MemoryPressure", false) => "NodeHasSufficientMemory",
+            ("DiskPressure", true) => "NodeHasDiskPressure",
+            ("DiskPressure", false) => "NodeHasNoDiskPressure",
+            ("PIDPressure", true) => "NodeHasInsufficientPID",
+            ("PIDPressure", false) => "NodeHasSufficientPID",
+            ("Ready", true) => "NodeReady",
+            ("Ready", false) => "NodeNotReady",
+            _ => continue,
+        };
+        tell(ctx, Severity::Normal, reason, &format!("Node {} status is now: {reason}", ctx.config.node_name));
     }
-    let reason = if ready(new).as_deref() == Some("True") { "NodeReady" } else { "NodeNotReady" };
-    let message = format!("Node {} status is now: {reason}", ctx.config.node_name);
-    ctx.recorder.record(About::object(new), Severity::Normal, reason, &message, ctx.clock.now());
+}
+
+fn conditions_of(node: &Node) -> impl Iterator<Item = &NodeCondition> {
+    node.status.iter().flat_map(|status| status.conditions.iter().flatten())
+}
+
+/// TC-172: told once, when the first status of a new boot is written.
+fn tell_reboot(ctx: &Ctx, old: &Node) {
+    let boot = &ctx.config.machine.boot_id;
+    let known = old.status.as_ref().and_then(|status| status.node_info.as_ref()).map(|info| info.boot_id.as_str());
+    if known.is_some_and(|known| !known.is_empty() && known != boot) {
+        let message = format!("Node {} has been rebooted, boot id: {boot}", ctx.config.node_name);
+        tell(ctx, Severity::Warning, "Rebooted", &message);
+    }
+}
+
+fn tell(ctx: &Ctx, severity: Severity, reason: &str, message: &str) {
+    ctx.recorder.record(about_node(ctx), severity, reason, message, ctx.clock.now());
 }
 
 /// Heartbeat times do not make a status different.
@@ -142,34 +192,57 @@ fn status_patch(status: &NodeStatus) -> Patch {
     Patch::Strategic(json!({ "status": fields }))
 }
 
-/// TC-169: what keeps the node from being ready.
-async fn readiness(ctx: &Ctx) -> Result<String, String> {
-    match ctx.runtime.version().await {
-        Ok(version) => Ok(format!("{}://{}", version.name, version.version)),
-        Err(error) => Err(format!("container runtime is down: {error}")),
-    }
+/// What the runtime says about itself.
+struct Look {
+    /// `None`: it does not answer.
+    version: Option<String>,
+    /// TC-169: what keeps the node from being ready.
+    troubles: Vec<String>,
+    images: Vec<ContainerImage>,
 }
 
-fn status(ctx: &Ctx, node: &Node, readiness: Result<String, String>) -> NodeStatus {
+async fn look(ctx: &Ctx) -> Look {
+    let version = match ctx.runtime.version().await {
+        Ok(version) => format!("{}://{}", version.name, version.version),
+        Err(error) => {
+            let troubles = vec![format!("container runtime is down: {error}")];
+            return Look { version: None, troubles, images: Vec::new() };
+        }
+    };
+    let images = ctx.runtime.images().await.unwrap_or_default();
+    Look { version: Some(version), troubles: Vec::new(), images: shown_images(ctx, images) }
+}
+
+/// TC-166: the largest first, as many as configured, five names each.
+fn shown_images(ctx: &Ctx, mut images: Vec<cri::Image>) -> Vec<ContainerImage> {
+    images.sort_by(|a, b| b.size_bytes.cmp(&a.size_bytes).then_with(|| a.id.cmp(&b.id)));
+    let shown = |image: cri::Image| ContainerImage {
+        names: Some(image.repo_digests.into_iter().chain(image.repo_tags).take(IMAGE_NAMES_MAX).collect()),
+        size_bytes: i64::try_from(image.size_bytes).ok(),
+    };
+    images.into_iter().take(ctx.config.status_images_max.unwrap_or(usize::MAX)).map(shown).collect()
+}
+
+const IMAGE_NAMES_MAX: usize = 5;
+
+fn status(ctx: &Ctx, node: &Node, look: Look, face: &Face) -> NodeStatus {
     let config = &ctx.config;
     let wall = ctx.clock.now().wall;
-    let amounts = resources(ctx);
     let held = node.status.as_ref();
-    let runtime = readiness.as_ref().ok().cloned();
     let held_runtime = || held.and_then(|status| Some(status.node_info.as_ref()?.container_runtime_version.clone()));
     let machine = &config.machine;
     NodeStatus {
         addresses: Some(addresses(ctx)),
-        allocatable: Some(amounts.clone()),
-        capacity: Some(amounts),
-        conditions: Some(conditions(held, readiness.err(), wall)),
+        allocatable: Some(resources(&config.allocatable)),
+        capacity: Some(resources(&config.capacity)),
+        conditions: Some(conditions(held, look.troubles, face, wall)),
         daemon_endpoints: Some(NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint { port: config.port.into() }),
         }),
         node_info: Some(NodeSystemInfo {
             architecture: machine.architecture.clone(),
             boot_id: machine.boot_id.clone(),
-            container_runtime_version: runtime.or_else(held_runtime).unwrap_or_default(),
+            container_runtime_version: look.version.or_else(held_runtime).unwrap_or_default(),
             kernel_version: machine.kernel_version.clone(),
             kube_proxy_version: String::new(),
             kubelet_version: config.version.clone(),
@@ -179,6 +252,7 @@ fn status(ctx: &Ctx, node: &Node, readiness: Result<String, String>) -> NodeStat
             system_uuid: machine.system_uuid.clone(),
             ..NodeSystemInfo::default()
         }),
+        images: Some(look.images).filter(|images| !images.is_empty()),
         // LC-159: the feature needs gate `NodeDeclaredFeatures`, so both are on.
         declared_features: config
             .rules
@@ -197,8 +271,7 @@ fn addresses(ctx: &Ctx) -> Vec<NodeAddress> {
 
 /// In the one spelling the API server keeps, so that an unchanged status
 /// compares equal to the stored one.
-fn resources(ctx: &Ctx) -> BTreeMap<String, Quantity> {
-    let capacity = &ctx.config.capacity;
+fn resources(capacity: &Capacity) -> BTreeMap<String, Quantity> {
     let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     let amounts = [
         ("cpu", Amount::from_milli(signed(capacity.cpu_milli))),
@@ -210,18 +283,22 @@ fn resources(ctx: &Ctx) -> BTreeMap<String, Quantity> {
 }
 
 /// W17, TC-169: `Ready` comes last; transition times move only with the status.
-fn conditions(held: Option<&NodeStatus>, trouble: Option<String>, wall: Timestamp) -> Vec<NodeCondition> {
-    let ready = match trouble {
-        None => ("Ready", "True", "KubeletReady", "kubelet is posting ready status".to_owned()),
-        Some(trouble) => ("Ready", "False", "KubeletNotReady", trouble),
-    };
-    let calm = |type_, reason, message: &str| (type_, "False", reason, message.to_owned());
-    let all = [
-        calm("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        calm("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        calm("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ready,
-    ];
+fn conditions(
+    held: Option<&NodeStatus>,
+    mut troubles: Vec<String>,
+    face: &Face,
+    wall: Timestamp,
+) -> Vec<NodeCondition> {
+    let (ready, pressures): (Vec<_>, Vec<_>) = face.conditions.iter().partition(|it| it.kind == "Ready");
+    let words = |is_true: bool| if is_true { "True" } else { "False" };
+    let mut all: Vec<_> =
+        pressures.iter().map(|it| (it.kind, words(it.is_true), it.reason, it.message.to_owned())).collect();
+    troubles.extend(ready.iter().map(|it| it.message.to_owned()));
+    all.push(match troubles.as_slice() {
+        [] => ("Ready", "True", "KubeletReady", "kubelet is posting ready status".to_owned()),
+        [one] => ("Ready", "False", "KubeletNotReady", one.clone()),
+        many => ("Ready", "False", "KubeletNotReady", format!("[{}]", many.join(", "))),
+    });
     let condition = |(type_, status, reason, message): (&str, &str, &str, String)| {
         let former = held.and_then(|held| held.conditions.iter().flatten().find(|former| former.type_ == type_));
         let unchanged = former.filter(|former| former.status == status);

@@ -9,13 +9,16 @@ use std::time::Duration;
 
 use ambient::Mono;
 use client::{About, Change, Severity};
-use lifecycle::PodSpec;
-use objects::api::core::v1::Pod;
+use lifecycle::node::NodeFact;
+use lifecycle::{Fact, PodSpec};
+use objects::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::ctx::Ctx;
+use crate::mailbox::replace_of_kind;
 use crate::orphan;
+use crate::steward::Steward;
 use crate::worker::{Lines, Worker, last_facts};
 
 /// Panics of one pod's worker within the window that park the pod.
@@ -25,6 +28,7 @@ const PANIC_WINDOW: Duration = Duration::from_secs(600);
 pub(crate) struct Pods {
     ctx: Arc<Ctx>,
     connections: watch::Receiver<u64>,
+    steward: Steward,
     seats: BTreeMap<String, Seat>,
     tasks: JoinSet<()>,
     /// Which pod a task works for.
@@ -36,6 +40,8 @@ struct Seat {
     lines: Lines,
     work: Work,
     panics: Vec<Mono>,
+    /// What the node decided, one of a kind; a new worker hears it again.
+    verdicts: Vec<Fact>,
 }
 
 enum Work {
@@ -47,15 +53,60 @@ enum Work {
     Orphan,
 }
 
-impl Pods {
-    pub(crate) fn new(ctx: Arc<Ctx>, connections: watch::Receiver<u64>) -> Self {
-        Self { ctx, connections, seats: BTreeMap::new(), tasks: JoinSet::new(), owners: BTreeMap::new() }
+impl Seat {
+    fn orphan() -> Self {
+        Self { lines: Lines::default(), work: Work::Orphan, panics: Vec::new(), verdicts: Vec::new() }
     }
 
-    pub(crate) fn on_change(&mut self, change: Change<Pod>) {
-        match change {
-            Change::Applied(pod) => self.on_applied(pod),
-            Change::Deleted(pod) => self.on_deleted(&pod),
+    fn pod(&self) -> Option<&Arc<Pod>> {
+        match &self.work {
+            Work::Pod(pod) => Some(pod),
+            Work::Parked | Work::Orphan => None,
+        }
+    }
+}
+
+impl Pods {
+    pub(crate) fn new(ctx: Arc<Ctx>, connections: watch::Receiver<u64>, steward: Steward) -> Self {
+        Self { ctx, connections, steward, seats: BTreeMap::new(), tasks: JoinSet::new(), owners: BTreeMap::new() }
+    }
+
+    /// LC-375: the node judges a batch as a whole.
+    pub(crate) fn on_changes(&mut self, changes: Vec<Change<Pod>>) {
+        let mut batch: BTreeMap<String, PodSpec> = BTreeMap::new();
+        for change in changes {
+            match change {
+                Change::Applied(pod) => {
+                    if let Ok(spec) = PodSpec::parse(&pod) {
+                        batch.insert(spec.uid.clone(), spec);
+                    }
+                    self.on_applied(pod);
+                }
+                Change::Deleted(pod) => {
+                    batch.remove(pod.metadata.uid.as_deref().unwrap_or_default());
+                    self.on_deleted(&pod);
+                }
+            }
+        }
+        self.steward.absorb(NodeFact::PodsChanged(batch.into_values().collect()));
+    }
+
+    pub(crate) fn on_node(&mut self, change: &Change<Node>) {
+        self.steward.on_node(match change {
+            Change::Applied(node) => Some(node),
+            Change::Deleted(_) => None,
+        });
+    }
+
+    /// Lets the node decide, and hands its verdicts to the pods they are about.
+    pub(crate) fn settle(&mut self) {
+        let seats = &self.seats;
+        let pods = || seats.values().filter_map(Seat::pod).cloned().collect();
+        for (uid, verdict) in self.steward.settle(pods) {
+            if let Some(seat) = self.seats.get_mut(&uid) {
+                replace_of_kind(&mut seat.verdicts, verdict.clone());
+                seat.lines.mailbox.verdict(verdict);
+            }
         }
     }
 
@@ -80,16 +131,23 @@ impl Pods {
         }
     }
 
-    /// Returns when a worker ended and was seen to; never while none lives.
+    /// Returns when a worker ended and was seen to, or the node has something
+    /// to decide.
     pub(crate) async fn tend(&mut self) {
-        match self.tasks.join_next_with_id().await {
-            Some(Ok((id, ()))) => {
-                if let Some(uid) = self.owners.remove(&id) {
-                    self.seats.remove(&uid);
-                }
-            }
-            Some(Err(error)) => self.on_panic(&error),
-            None => std::future::pending().await,
+        tokio::select! {
+            biased;
+            Some(ended) = self.tasks.join_next_with_id() => match ended {
+                Ok((id, ())) => self.on_end(id),
+                Err(error) => self.on_panic(&error),
+            },
+            () = self.steward.arrival() => {}
+        }
+    }
+
+    fn on_end(&mut self, id: Id) {
+        if let Some(uid) = self.owners.remove(&id) {
+            self.seats.remove(&uid);
+            self.steward.absorb(NodeFact::PodStopped(uid));
         }
     }
 
@@ -117,6 +175,7 @@ impl Pods {
             Some(Seat { work: Work::Parked, .. }) => self.adopt_orphan(uid),
             Some(Seat { work: Work::Orphan, .. }) | None => {}
         }
+        self.steward.absorb(NodeFact::PodGone(uid.to_owned()));
     }
 
     /// Gives a pod its worker. Actions of a predecessor that panicked end first.
@@ -126,13 +185,15 @@ impl Pods {
             Err(error) => {
                 // Known all the same: what runs of it is not an orphan.
                 tracing::warn!(uid, ?error, "not a pod we understand");
-                let seat = Seat { lines: Lines::default(), work: Work::Parked, panics };
+                let seat = Seat { work: Work::Parked, panics, ..Seat::orphan() };
                 self.seats.insert(uid.to_owned(), seat);
                 return;
             }
         };
         let lines = Lines::default();
-        let former = self.seats.remove(uid).map(|seat| seat.lines.actions);
+        let (former, verdicts) = self.seats.remove(uid).map(|seat| (seat.lines.actions, seat.verdicts)).unzip();
+        let verdicts: Vec<Fact> = verdicts.unwrap_or_default();
+        verdicts.iter().cloned().for_each(|verdict| lines.mailbox.verdict(verdict));
         let worker = Worker::new(self.ctx.clone(), pod.clone(), spec, lines.clone(), self.connections.clone());
         let task = async move {
             if let Some(actions) = former {
@@ -141,12 +202,12 @@ impl Pods {
             }
             worker.run().await;
         };
-        self.start(uid, Seat { lines, work: Work::Pod(pod), panics }, task);
+        self.start(uid, Seat { lines, work: Work::Pod(pod), panics, verdicts }, task);
     }
 
     fn adopt_orphan(&mut self, uid: &str) {
         let task = orphan::clean_up(self.ctx.clone(), uid.to_owned());
-        self.start(uid, Seat { lines: Lines::default(), work: Work::Orphan, panics: Vec::new() }, task);
+        self.start(uid, Seat::orphan(), task);
     }
 
     fn start(&mut self, uid: &str, seat: Seat, task: impl Future<Output = ()> + Send + 'static) {

@@ -13,6 +13,8 @@ pub(crate) fn config(root: &Path) -> Config {
         log_root: root.join("logs"),
         labels: Default::default(),
         capacity: Capacity { cpu_milli: 2000, memory_bytes: 8 << 30, ephemeral_storage_bytes: 1 << 40, pods: 110 },
+        allocatable: Capacity { cpu_milli: 2000, memory_bytes: 8 << 30, ephemeral_storage_bytes: 1 << 40, pods: 110 },
+        taints: Vec::new(),
         machine: Machine::default(),
         version: "v1.35.0+podium".into(),
         dns: cri::DnsConfig::default(),
@@ -20,5 +22,7 @@ pub(crate) fn config(root: &Path) -> Config {
         log_limits: cri::LogLimits::default(),
         log_workers: 1,
         rules: lifecycle::Rules::upstream(Vec::new()),
+        settings: lifecycle::node::Settings::upstream(),
+        status_images_max: Some(50),
     }
 }

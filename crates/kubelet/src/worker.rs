@@ -11,6 +11,7 @@ use std::time::Duration;
 use ambient::{Mono, Now};
 use client::About;
 use futures::FutureExt as _;
+use lifecycle::node::NodeFact;
 use lifecycle::{
     Action, Cause, Fact, Machine, Note, Observation, Outcome, Plan, Planned, PodSpec, PodState, Rules, Severity,
 };
@@ -41,7 +42,7 @@ const JOURNAL_MAX: usize = 64;
 /// Pause before looking again at a runtime that could not be read.
 const LOOK_RETRY: Duration = Duration::from_secs(1);
 /// Timers do not know less.
-const TICK: Duration = Duration::from_millis(1);
+pub(crate) const TICK: Duration = Duration::from_millis(1);
 
 pub(crate) struct Worker {
     ctx: Arc<Ctx>,
@@ -52,6 +53,7 @@ pub(crate) struct Worker {
     seen: Observation,
     /// The runtime could not be read the last time.
     is_blind: bool,
+    is_stop_told: bool,
     words: LastWords,
     desk: Desk,
     /// Cancelled with the worker.
@@ -74,12 +76,12 @@ impl Worker {
             machine: Machine::upstream(ctx.config.capacity.memory_bytes),
             ..ctx.config.rules.clone()
         };
-        let state = PodState::new(spec, rules, ctx.clock.now());
+        let state = PodState::new(spec, rules, ctx.clock.now()).awaiting_admission();
         lines.mailbox.look();
         let (seen, words) = (Observation::default(), LastWords::default());
         let dropped = CancellationToken::new();
         let _cancels = dropped.clone().drop_guard();
-        Self { ctx, lines, who, pod, state, seen, is_blind: false, words, desk, dropped, _cancels }
+        Self { ctx, lines, who, pod, state, seen, is_blind: false, is_stop_told: false, words, desk, dropped, _cancels }
     }
 
     pub(crate) async fn run(mut self) {
@@ -92,6 +94,7 @@ impl Worker {
             let plan = self.begin_actions(now);
             let insist_at = self.desk.offer(&self.state.render(now), &self.pod, now);
             self.tell(now);
+            self.tell_stopped();
             if self.state.is_finished() {
                 return;
             }
@@ -106,13 +109,14 @@ impl Worker {
     /// Absorbs all that arrived. Nothing may be decided while the runtime cannot
     /// be read; then the answer says when to look again.
     async fn receive(&mut self) -> Option<Mono> {
-        let News { pod, is_gone, must_look, ended } = self.lines.mailbox.take();
+        let News { pod, is_gone, must_look, verdicts, ended } = self.lines.mailbox.take();
         if let Some(pod) = pod.filter(|pod| !is_older(pod, &self.pod)) {
             self.on_pod(pod);
         }
         if is_gone {
             self.absorb(Fact::PodGone);
         }
+        verdicts.into_iter().for_each(|verdict| self.absorb(verdict));
         if must_look {
             match observe(&self.ctx, &self.who, &mut self.words).await {
                 Ok(seen) => {
@@ -232,6 +236,13 @@ impl Worker {
                     );
                 }
             }
+        }
+    }
+
+    /// Once: the room is free for others.
+    fn tell_stopped(&mut self) {
+        if self.state.is_stopped() && !std::mem::replace(&mut self.is_stop_told, true) {
+            self.ctx.node.tell(NodeFact::PodStopped(self.who.uid.clone()));
         }
     }
 

@@ -28,7 +28,8 @@ pub enum Fact {
     /// An action is over, well or badly.
     Ended(Action, Outcome),
     /// The node lets the pod run with these resources (LC-344). A driver that
-    /// never says so runs it with what the spec asks for.
+    /// never says so runs it with what the spec asks for; one that does begins
+    /// with `PodState::awaiting_admission`.
     Admitted(Allocation),
     /// The node gave the pod another size (LC-347).
     Resized(Allocation),

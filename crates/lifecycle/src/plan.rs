@@ -26,6 +26,8 @@ pub(crate) fn plan(state: &PodState, now: Now) -> Plan {
             draft.wake(at);
         }
         match &state.stage {
+            // LC-358, TC-245: others leave first.
+            Stage::Syncing if state.awaits_admission => {}
             Stage::Syncing => {
                 draft.sync();
                 plan_probes(&mut draft);

@@ -130,6 +130,8 @@ pub struct PodState {
     pub(crate) stage: Stage,
     /// The node ends the pod.
     pub(crate) ending: Option<Ending>,
+    /// Nothing is begun before the node said yes (LC-372).
+    pub(crate) awaits_admission: bool,
     /// Nothing is decided before the first look at the runtime (LC-377, TC-268).
     pub(crate) seen: Option<Observation>,
     /// When instances ended, on our own time scale, by instance.
@@ -169,6 +171,7 @@ impl PodState {
             successor: None,
             stage: Stage::Syncing,
             ending: None,
+            awaits_admission: false,
             seen: None,
             exited_at: Table::default(),
             work: Work::default(),
@@ -183,6 +186,11 @@ impl PodState {
             lost_sandbox: None,
             notes: Vec::new(),
         }
+    }
+
+    /// For a driver that tells `Admitted`: nothing is begun before.
+    pub fn awaiting_admission(self) -> Self {
+        Self { awaits_admission: true, ..self }
     }
 
     /// Remembers what happened.

@@ -227,12 +227,13 @@ pub(crate) fn plan_cleanup(draft: &mut Draft<'_>, cleanup: &Cleanup) {
     if !state.is_gone && state.spec.deletion.is_none() && !is_evicted {
         return;
     }
-    if !cleanup.is_torn_down {
-        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
+    // LC-013, TC-102, TC-143: the end is on record before anything is forgotten;
+    // what an agent decided and could not tell, the next one finds out again.
+    if !state.is_gone && !state.is_recorded() {
         return;
     }
-    // TC-102, TC-143: the end is on record before the runtime forgets it.
-    if !state.is_gone && !state.is_recorded() {
+    if !cleanup.is_torn_down {
+        draft.act(Action::TearDown, Cause::new("LC-013", "every container of the pod has stopped"));
         return;
     }
     let Some(seen) = &state.seen else { return };

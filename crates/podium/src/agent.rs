@@ -60,7 +60,9 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
         println!("node {name} is ready");
         println!("  Ctrl-C stops podium and leaves the pods running; `podium down` stops them too.");
     });
+    let power = tokio::spawn(up::follow_power(kubelet.power())?);
     kubelet.run(up::stopped(stopping)).await;
+    power.abort();
     greeting.abort();
     Ok(())
 }
@@ -136,14 +138,17 @@ impl NodeAgent<'_> {
         let Self { instance, settings, .. } = self;
         let address = self.listener.tcp.local_addr()?;
         let ip = node::internal_ip(address);
+        let capacity = node::capacity(&instance.places.data, settings.kubelet.max_pods);
         let config = kubelet::Config {
             node_name: self.name.to_owned(),
             host_ips: vec![ip],
             port: address.port(),
             root: instance.places.kubelet(),
             log_root: instance.places.pod_logs(),
-            labels: Default::default(),
-            capacity: node::capacity(&instance.places.data, settings.kubelet.max_pods),
+            labels: settings.node_labels.clone(),
+            taints: settings.kubelet.register_with_taints.clone(),
+            allocatable: settings.kubelet.allocatable(&capacity)?,
+            capacity,
             machine: node::machine(),
             version: KUBERNETES_VERSION.to_owned(),
             dns: node::dns(),
@@ -151,6 +156,8 @@ impl NodeAgent<'_> {
             log_limits: settings.kubelet.log_limits(),
             log_workers: settings.kubelet.log_workers(),
             rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
+            settings: settings.kubelet.settings(&settings.gates)?,
+            status_images_max: settings.kubelet.images_in_status(),
         };
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
         Ok(kubelet.with_server(self.listener))

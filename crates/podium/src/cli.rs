@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own).
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,9 +12,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
-use crate::config::{PodiumConfiguration, Settings};
+use crate::config::{PodiumConfiguration, Settings, parse_thresholds};
 use crate::containers::Choice;
-use crate::{agent, cri_serve, down, image, instance::Places, kubeconfig, simulate, status, up};
+use crate::node::{self, Taints};
+use crate::{agent, cri_serve, down, image, instance::Places, kubeconfig, shutdown, simulate, status, up};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -82,6 +84,9 @@ enum Verb {
     Down(Down),
     /// Tell whether the API server answers and the node is ready
     Status(Status),
+    /// What concerns this node as a whole
+    #[command(subcommand)]
+    Node(NodeVerb),
     /// Print the administrator's kubeconfig
     Kubeconfig(PlaceArgs),
     /// Images of the embedded runtime
@@ -182,6 +187,8 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "embedded|unix:///PATH")]
     runtime: Option<Choice>,
     #[command(flatten)]
+    pub(crate) kubelet: KubeletArgs,
+    #[command(flatten)]
     pub(crate) registries: RegistryArgs,
 }
 
@@ -196,6 +203,35 @@ impl NodeArgs {
             given => given.to_vec(),
         };
         self.cni_conf_dir.clone().map(|conf_dir| CniConfig { conf_dir, bin_dirs })
+    }
+}
+
+/// Named as the flags of upstream's kubelet.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct KubeletArgs {
+    /// When to evict pods, e.g. `memory.available<100Mi,nodefs.available<10%`; what is not named has no threshold
+    #[arg(long, value_name = "THRESHOLDS", value_parser = parse_thresholds)]
+    eviction_hard: Option<BTreeMap<String, String>>,
+    /// Labels for the Node, e.g. `disk=ssd,zone=a`
+    #[arg(long, value_name = "LABELS", value_parser = node::parse_labels)]
+    node_labels: Option<BTreeMap<String, String>>,
+    /// Taints for a Node that is registered anew, e.g. `dedicated=db:NoSchedule`
+    #[arg(long, value_name = "TAINTS", value_parser = node::parse_taints)]
+    register_with_taints: Option<Taints>,
+}
+
+impl KubeletArgs {
+    /// A flag wins over the file.
+    fn overrule(&self, settings: &mut Settings) -> anyhow::Result<()> {
+        let file = &mut settings.kubelet;
+        if let Some(thresholds) = &self.eviction_hard {
+            file.eviction_hard.clone_from(thresholds);
+        }
+        if let Some(Taints(taints)) = &self.register_with_taints {
+            file.register_with_taints.clone_from(taints);
+        }
+        settings.node_labels = self.node_labels.clone().unwrap_or_default();
+        settings.check()
     }
 }
 
@@ -285,6 +321,29 @@ pub(crate) struct Status {
     pub(crate) wait: bool,
     /// How long to wait, e.g. 60s or 2m
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeVerb {
+    /// Stop the pods of this node in order, as before the machine stops, and wait for it
+    ///
+    /// Needs shutdownGracePeriod or shutdownGracePeriodByPodPriority in a
+    /// KubeletConfiguration. Where systemd stops the machine, call this from a
+    /// unit that is ordered before it. The same by hand: SIGUSR1 to `podium
+    /// up`, SIGUSR2 to call it off.
+    Shutdown(Shutdown),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Shutdown {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    /// Call it off: the node takes pods again; those that stopped stay so
+    #[arg(long)]
+    pub(crate) cancel: bool,
+    /// How long to wait until every pod has stopped, e.g. 60s or 2m
+    #[arg(long, default_value = "5m", value_parser = parse_duration)]
     pub(crate) timeout: Duration,
 }
 
@@ -427,18 +486,21 @@ fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
     }
     match verb {
         Verb::Up(mut args) => {
-            let (settings, file) = read_settings(&args.config, log)?;
+            let (mut settings, file) = read_settings(&args.config, log)?;
             args.fill(file);
+            args.node.kubelet.overrule(&mut settings)?;
             up::run(args, settings)
         }
         Verb::Agent(mut args) => {
-            let (settings, file) = read_settings(&args.config, log)?;
+            let (mut settings, file) = read_settings(&args.config, log)?;
             args.place.fill(&file);
             args.node.fill(file);
+            args.node.kubelet.overrule(&mut settings)?;
             agent::run(&args, &settings)
         }
         Verb::Down(args) => down::run(&args),
         Verb::Status(args) => status::run(&args),
+        Verb::Node(NodeVerb::Shutdown(args)) => shutdown::run(&args),
         Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
         Verb::Image(verb) => image::run(verb),
         Verb::Cri(Cri::Serve(args)) => cri_serve::run(&args),

@@ -5,6 +5,7 @@
 //! names, a `PodiumConfiguration` with what flags can say, or both. A field we
 //! would not act on is an error: who sets it should know.
 
+mod house;
 mod node;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::containers::Choice;
 use crate::files;
+pub(crate) use house::parse_thresholds;
 pub(crate) use node::KubeletConfiguration;
 
 const KUBELET: (&str, &str) = ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration");
@@ -47,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) gates: Gates,
     pub(crate) kubelet: KubeletConfiguration,
     pub(crate) podium: PodiumConfiguration,
+    /// `--node-labels`
+    pub(crate) node_labels: BTreeMap<String, String>,
 }
 
 /// What `podium up` can be told; a flag wins over the file.
@@ -85,8 +89,12 @@ impl Settings {
         let listed = from_files.map(|(name, is_on)| format!("{name}={is_on}"));
         let text = listed.chain([gate_flags.to_owned()]).collect::<Vec<_>>().join(",");
         settings.gates = Gates::parse(&text).context("feature gates")?;
-        settings.kubelet.check(&settings.gates)?;
+        settings.check()?;
         Ok(settings)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        self.kubelet.check(&self.gates)
     }
 
     fn take(&mut self, documents: Vec<Value>) -> Result<()> {

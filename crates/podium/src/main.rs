@@ -17,6 +17,7 @@ mod kubeconfig;
 mod node;
 mod pki;
 mod preflight;
+mod shutdown;
 mod simulate;
 mod status;
 mod up;

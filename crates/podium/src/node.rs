@@ -1,6 +1,7 @@
 //! What this machine is: its name, addresses and size, as the node agent
 //! reports them.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -8,6 +9,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use cri::DnsConfig;
 use kubelet::{Capacity, Machine};
+use objects::api::core::v1::Taint;
+use objects::names;
 
 /// The node's name: as given, else the host name in lower case.
 pub(crate) fn name(given: Option<&str>) -> Result<String> {
@@ -104,6 +107,43 @@ fn one_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
+/// Of `--register-with-taints`.
+#[derive(Debug, Clone)]
+pub(crate) struct Taints(pub(crate) Vec<Taint>);
+
+/// `key=value:Effect,key:Effect`.
+pub(crate) fn parse_taints(text: &str) -> Result<Taints> {
+    let parse = |part: &str| {
+        let (what, effect) = part.rsplit_once(':').unwrap_or((part, ""));
+        if !["NoSchedule", "PreferNoSchedule", "NoExecute"].contains(&effect) {
+            bail!("{part:?} is not a taint: say key=value:NoSchedule, :PreferNoSchedule or :NoExecute");
+        }
+        let (key, value) = what.split_once('=').unwrap_or((what, ""));
+        check(key, value)?;
+        let value = Some(value.to_owned()).filter(|value| !value.is_empty());
+        Ok(Taint { key: key.to_owned(), value, effect: effect.to_owned(), time_added: None })
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(parse).collect::<Result<_>>().map(Taints)
+}
+
+/// `key=value,key=value`.
+pub(crate) fn parse_labels(text: &str) -> Result<BTreeMap<String, String>> {
+    let parse = |part: &str| {
+        let (key, value) = part.split_once('=').with_context(|| format!("{part:?} is not a label: say key=value"))?;
+        check(key, value)?;
+        Ok((key.to_owned(), value.to_owned()))
+    };
+    text.split(',').filter(|part| !part.is_empty()).map(parse).collect()
+}
+
+fn check(key: &str, value: &str) -> Result<()> {
+    let problems = [names::qualified_name(key), names::label_value(value)].concat();
+    match problems.first() {
+        Some(problem) => bail!("{key}={value}: {problem}"),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -114,5 +154,16 @@ mod tests {
         for bad in ["", "Edge", "a_b", "-a", "a-"] {
             assert!(name(Some(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn labels_and_taints_are_read_and_bad_ones_named() {
+        let Taints(taints) = parse_taints("dedicated=db:NoSchedule,gone:NoExecute").unwrap();
+        assert_eq!((taints[0].key.as_str(), taints[0].value.as_deref()), ("dedicated", Some("db")));
+        assert_eq!((taints[1].value.as_deref(), taints[1].effect.as_str()), (None, "NoExecute"));
+        assert_eq!(parse_labels("disk=ssd,zone=a").unwrap()["zone"], "a");
+        assert!(parse_taints("a=b").unwrap_err().to_string().contains("say key=value:NoSchedule"));
+        assert!(parse_labels("disk").unwrap_err().to_string().contains("say key=value"));
+        assert!(parse_labels("bad key=x").is_err());
     }
 }

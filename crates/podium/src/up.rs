@@ -11,6 +11,7 @@ use ambient::{Clock, Ids, Rng};
 use anyhow::{Context, Result};
 use apiserver::{ApiServer, Identity};
 use client::Client;
+use kubelet::Power;
 use objects::gates::Gates;
 use reconciler::Reconciler;
 use tokio::net::TcpListener;
@@ -64,14 +65,17 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     }
     .compose()?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
+    let power = kubelet.power();
     let components = [
+        tokio::spawn(follow_power(power)?),
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),
         tokio::spawn(reconciler.run(stopped(stopping.clone()))),
         tokio::spawn(greet(in_process(&api, Identity::admin(), &mut rng), server.address, kubeconfig)),
     ];
 
     stopping.wait_for(|stop| *stop).await.context("signals can no longer be received")?;
-    let [kubelet, reconciler, greeting] = components;
+    let [power, kubelet, reconciler, greeting] = components;
+    power.abort();
     greeting.abort();
     kubelet.await.context("the node agent failed")?;
     reconciler.await.context("the scheduler failed")?;
@@ -102,6 +106,22 @@ pub(crate) fn stop_signals() -> Result<watch::Receiver<bool>> {
         sender.send_replace(true);
     });
     Ok(receiver)
+}
+
+/// TC-254: SIGUSR1 announces that the machine is about to stop, SIGUSR2 that it
+/// is not.
+pub(crate) fn follow_power(power: Power) -> Result<impl Future<Output = ()>> {
+    let (mut announced, mut cancelled) = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+    Ok(async move {
+        loop {
+            tokio::select! {
+                biased;
+                Some(()) = announced.recv() => power.announce_shutdown(),
+                Some(()) = cancelled.recv() => power.cancel_shutdown(),
+                else => return,
+            }
+        }
+    })
 }
 
 pub(crate) async fn stopped(mut stopping: watch::Receiver<bool>) {

@@ -384,7 +384,7 @@ fn lc_178_node_configurations_and_gates_are_checked() {
         &format!("{head}crashLoopBackOff: {{maxPeriod: 3s}}\n"),
         "",
         expect![[r#"
-            podium: node.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency
+            podium: node.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, systemReserved
         "#]],
     );
     with(

@@ -20,7 +20,6 @@
 //! }
 //! ```
 
-pub mod crash;
 pub mod parcel;
 pub mod record;
 pub mod wire;

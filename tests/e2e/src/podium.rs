@@ -161,6 +161,13 @@ impl Podium {
         files.filter(|file| file.extension().is_some_and(|ending| ending == "tar")).collect()
     }
 
+    /// The disk of who runs the tests may be nearly full, which is not what they
+    /// are about.
+    fn thresholds(&self) -> &'static [&'static str] {
+        let is_own = |flag: &String| flag == "--eviction-hard";
+        if self.flags.iter().any(is_own) { &[] } else { &["--eviction-hard", "memory.available<1Mi"] }
+    }
+
     /// Starts `podium up` and waits until its node is ready.
     #[track_caller]
     pub fn start_agent(&mut self) {
@@ -168,6 +175,7 @@ impl Podium {
         let log = self.log();
         let child = self
             .podium_command(&["up", "--log", LOG, "--bind", &self.address()])
+            .args(self.thresholds())
             .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("a file can be opened twice"))
@@ -187,6 +195,7 @@ impl Podium {
             .podium_command(&["agent", "--log", LOG, "--node-name", node])
             .arg("--kubeconfig")
             .arg(kubeconfig)
+            .args(self.thresholds())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(self.log())

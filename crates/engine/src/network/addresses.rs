@@ -18,7 +18,6 @@ use std::path::{Path, PathBuf};
 
 use cri::SandboxId;
 use rustix::fs::FlockOperation;
-use shim::crash;
 
 use super::{NetworkError, Range};
 
@@ -51,11 +50,7 @@ impl Addresses {
         }
         let path = state_dir.join("addresses");
         let table = Table::read(&path)?;
-        let journal = match write_compact(&path, &table) {
-            // What is there says the same, only at greater length.
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => reopen(&path).map_err(failed)?,
-            compact => compact.map_err(failed)?,
-        };
+        let journal = write_compact(&path, &table).map_err(failed)?;
         Ok(Addresses { range, path, journal, table, _lock: lock })
     }
 
@@ -93,17 +88,15 @@ impl Addresses {
     fn append(&mut self, line: &str, durability: Durability) -> Result<(), NetworkError> {
         let end = self.journal.stream_position().map_err(|source| self.failed(source))?;
         if end > JOURNAL_BYTES_MAX {
-            match write_compact(&self.path, &self.table) {
-                Ok(compact) => self.journal = compact,
-                // The long one has to do until there is room.
-                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
-                Err(source) => return Err(self.failed(source)),
-            }
+            self.journal = write_compact(&self.path, &self.table).map_err(|source| self.failed(source))?;
+            return self.append_at(line, durability, None);
         }
-        let end = self.journal.stream_position().map_err(|source| self.failed(source))?;
+        self.append_at(line, durability, Some(end))
+    }
+
+    fn append_at(&mut self, line: &str, durability: Durability, end: Option<u64>) -> Result<(), NetworkError> {
         let mut write = || {
             self.journal.write_all(line.as_bytes())?;
-            crash::point("addresses.appended");
             match durability {
                 Durability::Synced => self.journal.sync_data(),
                 Durability::Eventual => Ok(()),
@@ -111,8 +104,10 @@ impl Addresses {
         };
         let Err(source) = write() else { return Ok(()) };
         // Whatever part of the line got there must not stay in front of the next one.
-        let _ = self.journal.set_len(end);
-        let _ = self.journal.seek(SeekFrom::Start(end));
+        if let Some(end) = end {
+            let _ = self.journal.set_len(end);
+            let _ = self.journal.seek(SeekFrom::Start(end));
+        }
         Err(self.failed(source))
     }
 
@@ -194,40 +189,17 @@ impl Table {
 }
 
 /// Replaces the journal by the shortest one that says the same; the returned
-/// file stands at its end. Leaves nothing behind when it fails.
+/// file stands at its end.
 fn write_compact(path: &Path, table: &Table) -> io::Result<File> {
     let new = path.with_extension("new");
-    let write = || -> io::Result<File> {
-        let mut file = private_file().truncate(true).open(&new)?;
-        file.write_all(table.render().as_bytes())?;
-        reserve(&file);
-        file.sync_all()?;
-        crash::point("addresses.compacted");
-        fs::rename(&new, path)?;
-        if let Some(directory) = path.parent() {
-            File::open(directory)?.sync_all()?;
-        }
-        Ok(file)
-    };
-    write().inspect_err(|_| drop(fs::remove_file(&new)))
-}
-
-/// The journal as it is, without an unfinished last line; it stands at its end.
-fn reopen(path: &Path) -> io::Result<File> {
-    let text = fs::read(path)?;
-    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let mut file = private_file().open(path)?;
-    if complete < text.len() {
-        file.set_len(complete as u64)?;
+    let mut file = private_file().truncate(true).open(&new)?;
+    file.write_all(table.render().as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
     }
-    file.seek(SeekFrom::Start(complete as u64))?;
     Ok(file)
-}
-
-/// Room for what is appended, so that an address can be given back on a full
-/// disk. Where the file system cannot promise it, it is tried without.
-fn reserve(journal: &File) {
-    let _ = rustix::fs::fallocate(journal, rustix::fs::FallocateFlags::KEEP_SIZE, 0, RESERVE_BYTES);
 }
 
 fn private_file() -> OpenOptions {
@@ -236,10 +208,8 @@ fn private_file() -> OpenOptions {
     options
 }
 
-/// Some thousand pods between compactions.
-const JOURNAL_BYTES_MAX: u64 = 192 << 10;
-/// More than is appended between two compactions.
-const RESERVE_BYTES: u64 = 256 << 10;
+/// Some ten thousand pods between compactions.
+const JOURNAL_BYTES_MAX: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
+mod admitting;
+mod evicting;
 mod handlers;
 mod log_files;
 mod panics;
@@ -39,7 +41,8 @@ async fn lc_306_a_pod_starts_and_tells_about_it() {
             "Normal Started Container started",
         ]
     );
-    let event = &node.api.list("events")[0];
+    let events = node.api.list("events");
+    let event = events.iter().find(|event| event["involvedObject"]["kind"] == "Pod").unwrap();
     assert_eq!(event["involvedObject"]["fieldPath"], "spec.containers{app}");
     assert_eq!((&event["source"]["component"], &event["source"]["host"]), (&json!("kubelet"), &json!("n1")));
 }

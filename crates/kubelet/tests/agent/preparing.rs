@@ -79,7 +79,8 @@ async fn lc_303_events_name_the_list_a_container_is_in() {
     node.api.until_world(|api| paths(api).len() == 3).await;
     let expected = ["spec.containers{app}", "spec.ephemeralContainers{shell}", "spec.initContainers{setup}"];
     assert_eq!(paths(&node.api), expected);
-    let event = &node.api.list("events")[0];
+    let events = node.api.list("events");
+    let event = events.iter().find(|event| event["involvedObject"]["kind"] == "Pod").unwrap();
     assert_eq!((&event["source"]["component"], &event["source"]["host"]), (&json!("kubelet"), &json!("n1")));
     assert_eq!(event["involvedObject"]["uid"], "uid-web");
 }

@@ -2,14 +2,17 @@
 
 pub(crate) mod api;
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ambient::{Clock, Ids, Rng};
 use client::Client;
 use cri::Runtime;
 use cri::fake::Fake;
-use kubelet::{Capacity, Config, Kubelet, Machine, Periods};
+use kubelet::{Capacity, Config, Gauge, Kubelet, Machine, Periods};
+use lifecycle::node::{Reading, Signal};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -17,6 +20,9 @@ use api::Api;
 
 pub(crate) struct Node {
     pub(crate) api: Api,
+    pub(crate) machine: Dials,
+    /// What the next agent is told about itself.
+    pub(crate) config: Config,
     pub(crate) runtime: Fake,
     pub(crate) root: tempfile::TempDir,
     clock: Clock,
@@ -39,7 +45,9 @@ impl Node {
         });
         let runtime = Fake::new(clock.clone(), Ids::new(Rng::seeded(1)));
         runtime.add_image("busybox:1.36");
-        Self { api: Api::new(), runtime, root: tempfile::tempdir().unwrap(), clock, agent: None }
+        let root = tempfile::tempdir().unwrap();
+        let config = config(root.path());
+        Self { api: Api::new(), machine: Dials::default(), config, runtime, root, clock, agent: None }
     }
 
     /// A node with its agent at work.
@@ -55,7 +63,9 @@ impl Node {
 
     /// An agent that is not at work yet, over some runtime.
     pub(crate) fn agent(&self, runtime: Arc<dyn Runtime>) -> Kubelet {
-        Kubelet::new(config(self.root.path()), Client::new(self.api.clone()), runtime, self.clock.clone())
+        let client = Client::new(self.api.clone());
+        Kubelet::new(self.config.clone(), client, runtime, self.clock.clone())
+            .with_gauge(Arc::new(self.machine.clone()))
     }
 
     pub(crate) fn run(&mut self, agent: Kubelet) {
@@ -74,6 +84,42 @@ impl Node {
     }
 }
 
+/// A machine whose readings tests set; clones share them. Plenty of everything
+/// to begin with.
+#[derive(Clone)]
+pub(crate) struct Dials(Arc<Mutex<BTreeMap<Signal, Reading>>>);
+
+impl Default for Dials {
+    fn default() -> Self {
+        let signals = [
+            Signal::MemoryAvailable,
+            Signal::NodefsAvailable,
+            Signal::NodefsInodesFree,
+            Signal::ImagefsAvailable,
+            Signal::ImagefsInodesFree,
+            Signal::PidAvailable,
+        ];
+        let plenty = Reading { available: 90 << 30, capacity: 100 << 30 };
+        Self(Arc::new(Mutex::new(signals.map(|signal| (signal, plenty)).into())))
+    }
+}
+
+impl Dials {
+    /// Of 100 GiB.
+    pub(crate) fn set(&self, signal: Signal, available: i64) {
+        self.0.lock().unwrap().get_mut(&signal).unwrap().available = available;
+    }
+}
+
+impl Gauge for Dials {
+    fn read(&self, _: &Path, _: Option<&Path>) -> BTreeMap<Signal, Reading> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+const CAPACITY: Capacity =
+    Capacity { cpu_milli: 2000, memory_bytes: 8 << 30, ephemeral_storage_bytes: 1 << 40, pods: 110 };
+
 pub(crate) fn config(root: &std::path::Path) -> Config {
     Config {
         node_name: "n1".into(),
@@ -82,7 +128,9 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         root: root.join("kubelet"),
         log_root: root.join("logs"),
         labels: Default::default(),
-        capacity: Capacity { cpu_milli: 2000, memory_bytes: 8 << 30, ephemeral_storage_bytes: 1 << 40, pods: 110 },
+        taints: Vec::new(),
+        capacity: CAPACITY,
+        allocatable: CAPACITY,
         machine: Machine { architecture: "amd64".into(), ..Machine::default() },
         version: "v1.35.0+podium".into(),
         dns: cri::DnsConfig::default(),
@@ -90,6 +138,8 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         log_limits: cri::LogLimits::default(),
         log_workers: 1,
         rules: lifecycle::Rules::upstream(Vec::new()),
+        settings: lifecycle::node::Settings::upstream(),
+        status_images_max: Some(50),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use ambient::{Mono, Now, Timestamp};
@@ -133,6 +134,31 @@ impl fmt::Display for Signal {
     }
 }
 
+impl FromStr for Signal {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = ALL.into_iter().find(|signal| signal.to_string() == text);
+        found.ok_or_else(|| {
+            let names: Vec<String> =
+                ALL.into_iter().filter(|it| it.is_configurable()).map(|it| it.to_string()).collect();
+            format!("{text:?} is not a signal; possible: {}", names.join(", "))
+        })
+    }
+}
+
+const ALL: [Signal; 9] = [
+    Signal::MemoryAvailable,
+    Signal::AllocatableMemoryAvailable,
+    Signal::NodefsAvailable,
+    Signal::NodefsInodesFree,
+    Signal::ImagefsAvailable,
+    Signal::ImagefsInodesFree,
+    Signal::ContainerfsAvailable,
+    Signal::ContainerfsInodesFree,
+    Signal::PidAvailable,
+];
+
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
     Quantity(Quantity),
@@ -140,7 +166,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    pub(super) fn of(self, capacity: i64) -> i64 {
+    pub fn of(self, capacity: i64) -> i64 {
         match self {
             Amount::Quantity(quantity) => quantity.value(),
             #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "as upstream rounds")]

@@ -17,6 +17,7 @@ impl PodState {
     /// The pod may run with these values. After an agent restart they may
     /// still have to be applied.
     pub(crate) fn on_admitted(&mut self, allocation: Allocation, now: Now) {
+        self.awaits_admission = false;
         if self.sizing.allocated.containers != allocation.containers && self.sizing.progress.is_none() {
             let generation = allocation.generation;
             self.sizing.progress = Some(Progress { generation, error: None, since: now.wall, updated: now.wall });

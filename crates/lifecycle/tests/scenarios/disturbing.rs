@@ -155,9 +155,9 @@ fn lc_013_exit_codes_are_on_record_before_anything_is_removed() {
         t=0     do     KillContainer app-1 grace=5s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
         t=0     fact   others write Failed
         t=30    status ContainersReady=False(PodFailed) PodReadyToStartContainers=False Ready=False(PodFailed) phase=Failed {app}=Completed:0,rc0
+        t=30    do     TearDown  [LC-013: every container of the pod has stopped]
         t=30    do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=30    do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=30    fact   the object is gone

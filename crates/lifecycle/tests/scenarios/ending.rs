@@ -333,8 +333,8 @@ fn tc_102_without_the_api_a_pod_stops_and_waits_to_be_recorded() {
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
         t=31    status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded {app}=Completed:0,rc0
+        t=31    do     TearDown  [LC-013: every container of the pod has stopped]
         t=31    do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=31    do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=31    fact   the object is gone

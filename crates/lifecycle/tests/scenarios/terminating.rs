@@ -422,19 +422,19 @@ fn tc_086_the_object_stays_until_the_node_is_clean() {
     pod.world.bad_teardown = Some("volume data is busy".into());
     pod.is_api_up = false;
     pod.deleted(30).until(5.0);
-    pod.world.bad_teardown = None;
-    pod.until(15.0);
     pod.is_api_up = true;
-    pod.until(16.0).transcript(expect![[r#"
+    pod.until(6.0);
+    pod.world.bad_teardown = None;
+    pod.until(30.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
         t=0     event  Normal Killing: Stopping container app
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
-        t=0     do     TearDown  [LC-013: every container of the pod has stopped]
-        t=0     fact   TearDown fails: volume data is busy
-        t=10    do     TearDown  [LC-013: every container of the pod has stopped]
-        t=16    status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded {app}=Completed:0,rc0
+        t=6     status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) PodReadyToStartContainers=False Ready=False(PodCompleted) phase=Succeeded {app}=Completed:0,rc0
+        t=6     do     TearDown  [LC-013: every container of the pod has stopped]
+        t=6     fact   TearDown fails: volume data is busy
+        t=16    do     TearDown  [LC-013: every container of the pod has stopped]
         t=16    do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=16    do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=16    fact   the object is gone

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cri::LogLimits;
-use kubelet::Periods;
+use kubelet::{Capacity, Periods};
 use lifecycle::Rules;
+use objects::api::core::v1::Taint;
 use objects::gates::Gates;
 use objects::quantity::Quantity;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+
+use super::house::PriorityPeriod;
 
 /// LC-178.
 const PERIOD_MIN: Duration = Duration::from_secs(1);
@@ -24,30 +27,30 @@ const LOG_CHECK_MIN: Duration = Duration::from_secs(3);
 const REDUCED_INITIAL: Duration = Duration::from_secs(1);
 const REDUCED_MAX: Duration = Duration::from_secs(60);
 
-const HONOURED: &str = "containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, \
-    crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, \
-    nodeStatusReportFrequency, nodeStatusUpdateFrequency";
+const HONOURED: &str = "allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, \
+    containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, \
+    evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, \
+    evictionSoftGracePeriod, featureGates, imageGCHighThresholdPercent, \
+    imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, \
+    mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, \
+    nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, \
+    shutdownGracePeriodCriticalPods, systemReserved";
 
 /// What else a v1.35 KubeletConfiguration can say.
-const NOT_HONOURED: &str = "address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot \
-    cgroupsPerQOS clusterDNS clusterDomain configMapAndSecretChangeDetectionStrategy \
-    containerRuntimeEndpoint contentType \
-    cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod \
-    enableContentionProfiling enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers \
-    enableProfilingHandler enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst \
-    eventRecordQPS evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionPressureTransitionPeriod \
-    evictionSoft evictionSoftGracePeriod failCgroupV1 failSwapOn fileCheckFrequency hairpinMode healthzBindAddress \
-    healthzPort httpCheckFrequency imageGCHighThresholdPercent imageGCLowThresholdPercent imageMaximumGCAge \
-    imageMinimumGCAge imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit \
-    iptablesMasqueradeBit kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReserved kubeReservedCgroup \
-    kubeletCgroups localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls \
-    memoryManagerPolicy memorySwap memoryThrottlingFactor mergeDefaultEvictionSettings nodeStatusMaxImages \
-    oomScoreAdj podCIDR podLogsDir podPidsLimit podsPerCore port preloadedImagesVerificationAllowlist \
-    protectKernelDefaults providerID qosReserved readOnlyPort registerNode registerWithTaints registryBurst \
-    registryPullQPS reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce runtimeRequestTimeout \
-    seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion shutdownGracePeriod \
-    shutdownGracePeriodByPodPriority shutdownGracePeriodCriticalPods singleProcessOOMKill staticPodPath staticPodURL \
-    staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups systemReserved \
+const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS \
+    clusterDomain configMapAndSecretChangeDetectionStrategy containerRuntimeEndpoint contentType cpuCFSQuota \
+    cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod enableContentionProfiling \
+    enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler \
+    enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS \
+    failCgroupV1 failSwapOn fileCheckFrequency hairpinMode healthzBindAddress healthzPort httpCheckFrequency \
+    imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
+    kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation \
+    logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls memoryManagerPolicy memorySwap \
+    memoryThrottlingFactor oomScoreAdj podCIDR podLogsDir podPidsLimit podsPerCore port \
+    preloadedImagesVerificationAllowlist protectKernelDefaults providerID qosReserved readOnlyPort registerNode \
+    registryBurst registryPullQPS reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce \
+    runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion \
+    singleProcessOOMKill staticPodPath staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \
     systemReservedCgroup tlsCertFile tlsCipherSuites tlsMinVersion tlsPrivateKeyFile topologyManagerPolicy \
     topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir volumeStatsAggPeriod";
 
@@ -60,14 +63,40 @@ pub(crate) struct KubeletConfiguration {
     container_log_max_workers: Option<u32>,
     #[serde(deserialize_with = "duration")]
     container_log_monitor_interval: Option<Duration>,
+    pub(super) allowed_unsafe_sysctls: Vec<String>,
     crash_loop_back_off: CrashLoopBackOff,
+    pub(crate) eviction_hard: BTreeMap<String, String>,
+    pub(super) eviction_max_pod_grace_period: u32,
+    pub(super) eviction_minimum_reclaim: BTreeMap<String, String>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) eviction_pressure_transition_period: Option<Duration>,
+    pub(super) eviction_soft: BTreeMap<String, String>,
+    pub(super) eviction_soft_grace_period: BTreeMap<String, String>,
     pub(super) feature_gates: BTreeMap<String, bool>,
+    #[serde(rename = "imageGCHighThresholdPercent")]
+    pub(super) image_gc_high: Option<u8>,
+    #[serde(rename = "imageGCLowThresholdPercent")]
+    pub(super) image_gc_low: Option<u8>,
+    #[serde(rename = "imageMaximumGCAge", deserialize_with = "duration")]
+    pub(super) image_maximum_age: Option<Duration>,
+    #[serde(rename = "imageMinimumGCAge", deserialize_with = "duration")]
+    pub(super) image_minimum_age: Option<Duration>,
+    pub(super) kube_reserved: BTreeMap<String, String>,
     pub(crate) max_pods: Option<u32>,
+    pub(super) merge_default_eviction_settings: bool,
     node_lease_duration_seconds: Option<u32>,
     #[serde(deserialize_with = "duration")]
     node_status_report_frequency: Option<Duration>,
     #[serde(deserialize_with = "duration")]
     node_status_update_frequency: Option<Duration>,
+    pub(crate) node_status_max_images: Option<i32>,
+    pub(crate) register_with_taints: Vec<Taint>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) shutdown_grace_period: Option<Duration>,
+    pub(super) shutdown_grace_period_by_pod_priority: Vec<PriorityPeriod>,
+    #[serde(deserialize_with = "duration")]
+    pub(super) shutdown_grace_period_critical_pods: Option<Duration>,
+    pub(super) system_reserved: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,9 +108,13 @@ struct CrashLoopBackOff {
 
 fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     let Some(text) = Option::<String>::deserialize(deserializer)? else { return Ok(None) };
-    let parsed = text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok());
+    let parsed = parse_duration(&text);
     let wrong = || serde::de::Error::custom(format!("{text:?} is not a duration; say 100s or 1m30s"));
     parsed.map(Some).ok_or_else(wrong)
+}
+
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok())
 }
 
 fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
@@ -109,6 +142,10 @@ impl KubeletConfiguration {
             ensure!((PERIOD_MIN..=PERIOD_MAX).contains(&period), "{field}: must be between 1s and 300s");
         }
         self.check_logs()?;
+        self.settings(gates)?;
+        self.allocatable(&Capacity::default())?;
+        let images = self.node_status_max_images;
+        ensure!(images.is_none_or(|max| max >= -1), "nodeStatusMaxImages: must be -1 or greater");
         ensure!(self.node_lease_duration_seconds != Some(0), "nodeLeaseDurationSeconds: must be greater than 0");
         for (field, period) in [
             ("nodeStatusUpdateFrequency", self.node_status_update_frequency),

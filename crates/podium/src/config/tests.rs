@@ -136,15 +136,15 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused("[1]", expect!["c.yaml: a document is not a mapping"]);
     refused(&format!("{HEAD}---\n{HEAD}"), expect!["c.yaml: there are two documents of kind KubeletConfiguration"]);
     refused(
-        &format!("{HEAD}evictionHard: {{memory.available: 1Gi}}"),
+        &format!("{HEAD}cpuManagerPolicy: static"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: field "evictionHard" is not honoured by this version of Podium, remove it; honoured: containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+            r#"c.yaml: KubeletConfiguration: field "cpuManagerPolicy" is not honoured by this version of Podium, remove it; honoured: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, systemReserved"#
         ]],
     );
     refused(
         &format!("{HEAD}maxPod: 5"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, systemReserved"#
         ]],
     );
     refused(
@@ -158,7 +158,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}crashLoopBackOff: {{maxPeriod: 3s}}"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, featureGates, maxPods, nodeLeaseDurationSeconds, nodeStatusReportFrequency, nodeStatusUpdateFrequency"#
+            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, systemReserved"#
         ]],
     );
     refused(
@@ -196,4 +196,43 @@ fn what_cannot_be_honoured_is_refused_by_name() {
         &format!("{podium}bind: here"),
         expect!["c.yaml: PodiumConfiguration: bind: invalid socket address syntax"],
     );
+}
+
+#[test]
+fn tc_231_thresholds_reservations_and_shutdown_are_read() {
+    let text = format!(
+        "{HEAD}evictionHard: {{memory.available: 200Mi, nodefs.available: 5%, imagefs.available: 0%}}\n\
+         evictionSoft: {{memory.available: 1Gi}}\nevictionSoftGracePeriod: {{memory.available: 1m}}\n\
+         evictionMinimumReclaim: {{nodefs.available: 1Gi}}\nkubeReserved: {{cpu: 100m, memory: 100Mi}}\n\
+         systemReserved: {{cpu: 50m}}\nshutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n"
+    );
+    let settings = read(&text, "").unwrap();
+    let house = settings.kubelet.settings(&settings.gates).unwrap();
+    let thresholds: Vec<_> = house.thresholds.iter().map(|it| (it.signal.to_string(), it.grace)).collect();
+    let soft = Some(Duration::from_secs(60));
+    let expected = [("memory.available", None), ("nodefs.available", None), ("memory.available", soft)];
+    assert_eq!(thresholds, expected.map(|(signal, grace)| (signal.to_owned(), grace)), "0% switches one off");
+    assert_eq!(house.thresholds[1].reclaim.of(0), 1 << 30);
+    let periods: Vec<_> = house.shutdown_groups.iter().map(|group| group.period.as_secs()).collect();
+    assert_eq!(periods, [20, 10]);
+    let capacity =
+        kubelet::Capacity { cpu_milli: 2000, memory_bytes: 1 << 30, ephemeral_storage_bytes: 1000, pods: 110 };
+    let left = settings.kubelet.allocatable(&capacity).unwrap();
+    assert_eq!((left.cpu_milli, left.memory_bytes), (1850, (1 << 30) - (300 << 20)));
+    assert_eq!((left.ephemeral_storage_bytes, left.pods), (950, 110));
+}
+
+#[test]
+fn thresholds_that_make_no_sense_are_named() {
+    for (text, expected) in [
+        ("evictionHard: {memory: 1Gi}", "evictionHard: \"memory\" is not a signal; possible: memory.available"),
+        ("evictionHard: {memory.available: much}", "evictionHard: memory.available: \"much\" is no amount"),
+        ("evictionSoft: {memory.available: 1Gi}", "evictionSoftGracePeriod: memory.available needs one"),
+        ("shutdownGracePeriodCriticalPods: 1s", "shutdownGracePeriodCriticalPods: must not be longer"),
+        ("kubeReserved: {gpu: \"1\"}", "\"gpu\" cannot be reserved"),
+        ("imageGCHighThresholdPercent: 50", "imageGCLowThresholdPercent: must be below"),
+    ] {
+        let error = read(&format!("{HEAD}{text}\n"), "").unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
 }

@@ -87,7 +87,11 @@ fn lc_392_a_configuration_file_says_the_same_and_mistakes_are_named() {
     let up = || podium.podium(&["up", "--config", &file.to_string_lossy()]);
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     for (text, wanted) in [
-        (format!("{head}evictionHard: {{}}\n"), "field \"evictionHard\" is not honoured"),
+        (format!("{head}cpuManagerPolicy: static\n"), "field \"cpuManagerPolicy\" is not honoured"),
+        (
+            format!("{head}evictionHard: {{memory: 1Gi}}\n"),
+            "evictionHard: \"memory\" is not a signal; possible: memory.available",
+        ),
         (format!("{head}maxPod: 3\n"), "unknown field \"maxPod\""),
         (format!("{head}featureGates: {{Nope: true}}\n"), "unrecognized feature gate: Nope"),
         (

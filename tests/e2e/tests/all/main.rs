@@ -4,8 +4,8 @@
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`), how does one look into
-//! it (`streams`), what can be configured (`gates`), what survives when the agent does not (`agent`, `chaos`), and does
-//! it all work with other parts (`elsewhere`).
+//! it (`streams`), what can be configured (`gates`), what the node decides about all of them (`node`), what survives
+//! when the agent does not (`agent`, `chaos`), and does it all work with other parts (`elsewhere`).
 
 mod agent;
 mod chaos;
@@ -16,6 +16,7 @@ mod hooks;
 mod images;
 mod life;
 mod network;
+mod node;
 mod probes;
 mod refusals;
 mod restarts;

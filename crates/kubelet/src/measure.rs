@@ -1,0 +1,182 @@
+//! What the node and its pods use (TC-230, TC-242).
+//!
+//! Decides: nothing; it counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cri::{ContainerStats, CriError, DiskUsage, SandboxStats};
+use lifecycle::node::{ContainerUsage, Measurement, PodUsage};
+use objects::api::core::v1::{Pod, PodSpec};
+
+use crate::ctx::Ctx;
+
+/// How much of the disk is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// Of pods that have a limit to exceed.
+    Limited,
+    /// Of every pod: somebody may have to go.
+    Whole,
+}
+
+/// Volumes that are made of the node's own disk.
+const LOCAL_VOLUMES: [&str; 3] = ["kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~downward-api"];
+const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+
+pub(crate) async fn measure(ctx: &Arc<Ctx>, pods: Vec<Arc<Pod>>, depth: Depth) -> Result<Measurement, CriError> {
+    let sandboxes = offered(ctx.runtime.sandbox_stats(None).await)?;
+    let containers = offered(ctx.runtime.container_stats(None).await)?;
+    let imagefs = ctx.runtime.image_fs().await.ok().map(|fs| fs.mount_point);
+    let ctx = ctx.clone();
+    let look = move || {
+        let signals = ctx.gauge.read(&existing(&ctx.config.root), imagefs.as_deref());
+        let books = Books { ctx: &ctx, sandboxes, containers, depth };
+        let pods = pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, books.usage(pod)?))).collect();
+        Measurement { signals, pods }
+    };
+    tokio::task::spawn_blocking(look).await.map_err(|error| CriError::Failed(error.to_string()))
+}
+
+/// The directory of pods may not be there yet; its disk is.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().find(|path| path.exists()).unwrap_or(path).to_owned()
+}
+
+/// A runtime that does not count leaves pods unknown.
+fn offered<T>(stats: Result<Vec<T>, CriError>) -> Result<Vec<T>, CriError> {
+    match stats {
+        Err(CriError::Unsupported(_)) => Ok(Vec::new()),
+        stats => stats,
+    }
+}
+
+struct Books<'a> {
+    ctx: &'a Ctx,
+    sandboxes: Vec<SandboxStats>,
+    containers: Vec<ContainerStats>,
+    depth: Depth,
+}
+
+impl Books<'_> {
+    /// `None`: nothing of the pod runs.
+    fn usage(&self, pod: &Pod) -> Option<PodUsage> {
+        let uid = pod.metadata.uid.as_deref()?;
+        let sandbox = self.sandboxes.iter().find(|stats| stats.pod_uid == uid)?;
+        let pod_dir = self.ctx.config.pod_dir(uid);
+        let mut usage = PodUsage {
+            memory_bytes: signed(sandbox.usage.memory_working_set_bytes),
+            processes: signed(sandbox.usage.processes),
+            // LC-165: what it lives from is not there any more.
+            is_storage_lost: std::fs::read_dir(&pod_dir).is_err(),
+            ..PodUsage::default()
+        };
+        let is_walked = self.depth == Depth::Whole || pod.spec.as_ref().is_some_and(has_storage_limit);
+        let mut total = DiskUsage::default();
+        for stats in self.containers.iter().filter(|stats| stats.pod_uid == uid) {
+            let mut disk = stats.writable_layer;
+            if is_walked {
+                add(&mut disk, self.logs(pod, &stats.name));
+            }
+            add(&mut total, disk);
+            let memory_bytes = signed(stats.usage.memory_working_set_bytes);
+            let own = ContainerUsage { memory_bytes, disk_bytes: signed(disk.bytes) };
+            usage.containers.insert(stats.name.clone(), own);
+        }
+        if is_walked {
+            for directory in LOCAL_VOLUMES {
+                add(&mut total, tree(&pod_dir.join("volumes").join(directory), Border::Device));
+            }
+            usage.empty_dirs = empty_dirs(&pod_dir, pod);
+        }
+        (usage.disk_bytes, usage.inodes) = (signed(total.bytes), signed(total.inodes));
+        Some(usage)
+    }
+
+    fn logs(&self, pod: &Pod, container: &str) -> DiskUsage {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let meta = &pod.metadata;
+        let directory = self.ctx.config.pod_log_dir(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid));
+        tree(&directory.join(container), Border::Device)
+    }
+}
+
+fn has_storage_limit(spec: &PodSpec) -> bool {
+    let limited = |resources: Option<&objects::api::core::v1::ResourceRequirements>| {
+        resources.and_then(|it| it.limits.as_ref()).is_some_and(|limits| limits.contains_key(EPHEMERAL_STORAGE))
+    };
+    let mut containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut volumes = spec.volumes.iter().flatten();
+    volumes.any(|volume| volume.empty_dir.as_ref().is_some_and(|dir| dir.size_limit.is_some()))
+        || limited(spec.resources.as_ref())
+        || containers.any(|container| limited(container.resources.as_ref()))
+}
+
+/// By volume, also of those in memory.
+fn empty_dirs(pod_dir: &Path, pod: &Pod) -> BTreeMap<String, i64> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let empty = volumes.filter(|volume| volume.empty_dir.is_some());
+    let used = |name: &str| tree(&pod_dir.join("volumes/kubernetes.io~empty-dir").join(name), Border::None).bytes;
+    empty.map(|volume| (volume.name.clone(), signed(used(&volume.name)))).collect()
+}
+
+/// Where counting stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Border {
+    /// What is mounted below is not of this disk.
+    Device,
+    None,
+}
+
+/// Blocks and inodes in use, files with several names once. What vanishes or
+/// cannot be read meanwhile counts nothing.
+fn tree(top: &Path, border: Border) -> DiskUsage {
+    let mut used = DiskUsage::default();
+    let Ok(home) = std::fs::symlink_metadata(top) else { return used };
+    let (mut seen, mut pending) = (BTreeSet::new(), vec![top.to_owned()]);
+    while let Some(path) = pending.pop() {
+        let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
+        if border == Border::Device && meta.dev() != home.dev() {
+            continue;
+        }
+        if meta.nlink() == 1 || meta.is_dir() || seen.insert((meta.dev(), meta.ino())) {
+            add(&mut used, DiskUsage { bytes: meta.blocks() * 512, inodes: 1 });
+        }
+        if meta.is_dir() {
+            let entries = std::fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+            pending.extend(entries.unwrap_or_default().into_iter().map(|entry| entry.path()));
+        }
+    }
+    used
+}
+
+fn add(total: &mut DiskUsage, more: DiskUsage) {
+    total.bytes += more.bytes;
+    total.inodes += more.inodes;
+}
+
+fn signed(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_two_names_is_counted_once() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("a");
+        std::fs::create_dir(root.path().join("below")).unwrap();
+        std::fs::write(&file, vec![1; 1 << 16]).unwrap();
+        let before = tree(root.path(), Border::Device);
+        std::fs::hard_link(&file, root.path().join("below/b")).unwrap();
+        assert_eq!(tree(root.path(), Border::Device), before);
+        assert!(before.bytes >= 1 << 16, "{before:?}");
+        assert_eq!(before.inodes, 3);
+        assert_eq!(tree(&root.path().join("nowhere"), Border::None), DiskUsage::default());
+    }
+}
