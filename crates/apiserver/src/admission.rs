@@ -1,5 +1,8 @@
 //! What the server itself adds to objects or refuses about them (spec 03 §9).
 
+mod service_account;
+mod storage;
+
 use objects::Kind;
 use serde_json::{Value, json};
 
@@ -18,9 +21,17 @@ pub(crate) async fn create(
         namespaces::check_open(api, kind, namespace, &name).await?;
     }
     if kind.kind == "Pod" {
-        service_account(doc);
+        service_account::admit(api, kind, namespace.unwrap_or_default(), doc).await?;
         priority(kind, doc)?;
         tolerations(doc);
+    }
+    match kind.kind {
+        "PersistentVolumeClaim" => {
+            storage::default_class(api, doc).await?;
+            storage::protect(doc, "kubernetes.io/pvc-protection");
+        }
+        "PersistentVolume" => storage::protect(doc, "kubernetes.io/pv-protection"),
+        _ => {}
     }
     Ok(())
 }
@@ -36,21 +47,6 @@ pub(crate) async fn update(_api: &Api, kind: &'static Kind, doc: &mut Value, old
         }
     }
     Ok(())
-}
-
-/// A pod that mirrors one a node runs from a file (its owner decides alone).
-const MIRROR: &str = "kubernetes.io/config.mirror";
-
-/// API-705: every pod runs as some service account.
-fn service_account(doc: &mut Value) {
-    if !object::at(doc, &["metadata", "annotations", MIRROR]).is_null() {
-        return;
-    }
-    let spec = object::object_mut(doc, "spec");
-    let given = spec.get("serviceAccountName").and_then(Value::as_str).unwrap_or_default();
-    let name = if given.is_empty() { "default".to_owned() } else { given.to_owned() };
-    spec.insert("serviceAccountName".to_owned(), json!(name));
-    spec.insert("serviceAccount".to_owned(), json!(name));
 }
 
 /// API-711.

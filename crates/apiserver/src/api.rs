@@ -23,7 +23,8 @@ use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::relay::Relay;
 use crate::target::{ResourcePath, Target, Verb};
-use crate::{Config, connect, delete, discovery, health, logs, pods, read, stream, write};
+use crate::tokens::Tokens;
+use crate::{Config, accounts, connect, delete, discovery, health, logs, pods, read, stream, write};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -48,6 +49,8 @@ pub(crate) struct Api {
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: OpenApi,
+    /// Absent without a key: then no service account can log in.
+    pub(crate) tokens: Option<Tokens>,
     /// Becomes true when the server stops; ends watches and followed logs.
     pub(crate) closing: watch::Sender<bool>,
 }
@@ -126,7 +129,9 @@ impl Api {
         if auth::is_public(&path) {
             return health::answer(&parts.method, &path, &query, self);
         }
-        let identity = identity.ok_or(ApiError::Unauthorized)?;
+        // Who came with a certificate is who it says, whatever else is sent.
+        let bearer = if identity.is_none() { accounts::bearer(self, &parts.headers).await? } else { None };
+        let identity = identity.or(bearer.as_ref()).ok_or(ApiError::Unauthorized)?;
         match Target::parse(&path) {
             Target::Resource(target) => self.resource(identity, parts, target, query, body).await,
             Target::Plain => {
@@ -146,6 +151,7 @@ impl Api {
             path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
                 discovery::answer(path, &parts.headers, &self.config)
             }
+            path if path.starts_with(".well-known/") || path.starts_with("openid/") => accounts::discovery(self, path),
             path if path.starts_with("openapi/") => self.openapi.answer(path, &parts.headers, query),
             _ => Err(ApiError::NoSuchPage),
         }
@@ -169,6 +175,9 @@ impl Api {
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
         }
+        if path.group == "authentication.k8s.io" && path.resource == "selfsubjectreviews" && verb == Verb::Create {
+            return Ok(accounts::review_self(identity));
+        }
         let kind = objects::kinds::find(&path.group, &path.version, &path.resource);
         let kind = kind.ok_or(ApiError::NoSuchResource)?;
         if kind.is_namespaced() != path.namespace.is_some() && !is_across_namespaces(kind, &path) {
@@ -177,6 +186,10 @@ impl Api {
         let upgrade = parts.extensions.remove();
         let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
         let mut call = Call { kind, path, query, headers, method, upgrade, warnings };
+        let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
+        if is_token && verb == Verb::Create {
+            return accounts::request_token(self, identity, &call, body).await;
+        }
         let mut response = self.verb(verb, &mut call, body).await?;
         answer::add_warnings(response.headers_mut(), &call.warnings);
         Ok(response)

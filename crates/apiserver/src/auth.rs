@@ -3,6 +3,8 @@
 //! For now: `system:masters` may do everything, and the components that run
 //! in the same process have fixed rules. RBAC replaces the table later.
 
+use std::collections::BTreeMap;
+
 use http::Method;
 
 use crate::error::{ApiError, ResourceName};
@@ -13,6 +15,10 @@ use crate::target::{ResourcePath, Verb};
 pub struct Identity {
     pub user: String,
     pub groups: Vec<String>,
+    /// Of the service account, if it is one.
+    pub uid: String,
+    /// What else is known of who calls (API-645).
+    pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl Identity {
@@ -22,7 +28,7 @@ impl Identity {
         if !groups.iter().any(|group| group == AUTHENTICATED) {
             groups.push(AUTHENTICATED.to_owned());
         }
-        Self { user: user.into(), groups }
+        Self { user: user.into(), groups, uid: String::new(), extra: BTreeMap::new() }
     }
 
     /// The administrator.
@@ -54,6 +60,11 @@ impl Identity {
         (!user.is_empty()).then(|| Self::new(user, groups))
     }
 
+    /// API-643: the node this caller is the agent of.
+    pub(crate) fn node_name(&self) -> Option<&str> {
+        self.user.strip_prefix("system:node:").filter(|_| self.is_in("system:nodes"))
+    }
+
     fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|mine| mine == group)
     }
@@ -74,6 +85,10 @@ pub(crate) fn authorize(identity: &Identity, verb: Verb, path: &ResourcePath) ->
         Some(subresource) => format!("{}/{subresource}", path.resource),
         None => path.resource.clone(),
     };
+    // API-642: everyone may ask who they are.
+    if resource == "selfsubjectreviews" && path.group == "authentication.k8s.io" && verb == Verb::Create {
+        return Ok(());
+    }
     if identity.is_in(MASTERS) || component_may(identity, verb, &resource) {
         return Ok(());
     }
@@ -96,7 +111,9 @@ pub(crate) fn authorize(identity: &Identity, verb: Verb, path: &ResourcePath) ->
 /// the non-resource paths for masters.
 pub(crate) fn authorize_path(identity: &Identity, method: &Method, path: &str) -> Result<(), ApiError> {
     let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    if identity.is_in(MASTERS) || (method == Method::GET && matches!(first, "api" | "apis" | "openapi")) {
+    if identity.is_in(MASTERS)
+        || (method == Method::GET && matches!(first, "api" | "apis" | "openapi" | "openid" | ".well-known"))
+    {
         return Ok(());
     }
     let verb = method.as_str().to_ascii_lowercase();
@@ -108,7 +125,7 @@ pub(crate) fn authorize_path(identity: &Identity, method: &Method, path: &str) -
 fn component_may(identity: &Identity, verb: Verb, resource: &str) -> bool {
     let reads = matches!(verb, Verb::Get | Verb::List | Verb::Watch);
     let writes = matches!(verb, Verb::Create | Verb::Update | Verb::Patch);
-    let is_node = identity.is_in("system:nodes") && identity.user.starts_with("system:node:");
+    let is_node = identity.node_name().is_some();
     match (identity.user.as_str(), resource) {
         ("system:kube-controller-manager", _) => true,
         ("system:kube-scheduler", "secrets") => false,
@@ -117,6 +134,8 @@ fn component_may(identity: &Identity, verb: Verb, resource: &str) -> bool {
         ("system:kube-scheduler", "pods/status" | "events" | "leases") => reads || writes,
         ("system:kube-scheduler", _) => reads,
         (_, "pods") if is_node => reads || matches!(verb, Verb::Create | Verb::Delete),
+        // API-684: for its own pods only, see `accounts`.
+        (_, "serviceaccounts/token") if is_node => verb == Verb::Create,
         (_, "pods/status" | "nodes/status" | "nodes" | "events" | "leases") if is_node => reads || writes,
         _ => is_node && reads,
     }

@@ -111,10 +111,15 @@ fn resources(group: &str, version: &str) -> Value {
         list.push(entry);
         for sub in kind.subresources {
             let (sub_kind, verbs) = subresource(kind, *sub);
-            list.push(json!({
+            let mut entry = json!({
                 "name": format!("{}/{}", kind.plural, sub.name()), "singularName": "",
                 "namespaced": kind.is_namespaced(), "kind": sub_kind, "verbs": verbs,
-            }));
+            });
+            if *sub == Subresource::Token {
+                entry["group"] = json!("authentication.k8s.io");
+                entry["version"] = json!("v1");
+            }
+            list.push(entry);
         }
     }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
@@ -136,6 +141,7 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
         Subresource::Exec => ("PodExecOptions", vec!["create", "get"]),
         Subresource::Finalize => (kind.kind, vec!["update"]),
         Subresource::Log => (kind.kind, vec!["get"]),
+        Subresource::Token => ("TokenRequest", vec!["create"]),
         Subresource::PortForward => ("PodPortForwardOptions", vec!["create", "get"]),
         Subresource::Proxy if kind.kind == "Node" => ("NodeProxyOptions", every()),
         Subresource::Proxy => ("PodProxyOptions", every()),

@@ -16,6 +16,7 @@
 //! # }
 //! ```
 
+mod accounts;
 mod admission;
 mod answer;
 mod api;
@@ -43,6 +44,7 @@ mod service;
 mod stream;
 mod table;
 mod target;
+mod tokens;
 mod write;
 
 use std::future::Future;
@@ -57,6 +59,7 @@ pub use answer::Body;
 pub use auth::Identity;
 pub use health::VERSION;
 pub use service::Service;
+pub use tokens::SigningKey;
 
 /// Plain data the server needs to know.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +70,8 @@ pub struct Config {
     /// must come from. Without it there are no logs and no streams. ALPN must
     /// be empty.
     pub kubelet_tls: Option<rustls::ClientConfig>,
+    /// Signs service account tokens. Without it there are none.
+    pub signing_key: Option<SigningKey>,
     /// Which fields and values objects may have (LC-392).
     pub gates: Gates,
 }
@@ -86,6 +91,7 @@ impl ApiServer {
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
             openapi: openapi::OpenApi::default(),
+            tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
             store,
             config,
@@ -103,6 +109,11 @@ impl ApiServer {
     /// The server as seen by one in-process caller: no socket, no TLS.
     pub fn service(&self, identity: Identity) -> Service {
         Service { api: Arc::clone(&self.0), identity: Some(Arc::new(identity)) }
+    }
+
+    /// The same for a caller that no certificate names: a bearer token decides.
+    pub fn anonymous(&self) -> Service {
+        Service { api: Arc::clone(&self.0), identity: None }
     }
 
     /// Serves TLS until `shutdown`, then ends watches and says goodbye to

@@ -310,6 +310,8 @@ async fn api_193_a_deleted_namespace_takes_its_content_along() {
     let (code, created) = admin.post("/api/v1/namespaces", &namespace).await;
     assert_eq!((code, &created["status"]["phase"]), (201, &json!("Active")));
     admin.post("/api/v1/namespaces/team/configmaps", &config_map("a")).await;
+    let account = json!({"kind": "ServiceAccount", "apiVersion": "v1", "metadata": {"name": "default"}});
+    admin.post("/api/v1/namespaces/team/serviceaccounts", &account).await;
     admin.post("/api/v1/namespaces/team/pods", &pod("web")).await;
     let binding = json!({"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n"}});
     assert_eq!(admin.post("/api/v1/namespaces/team/bindings", &binding).await.0, 201);

@@ -61,6 +61,7 @@ pub use agent::{Kubelet, Power};
 pub use config::{Capacity, Config, Machine, Periods};
 pub use gauge::{Gauge, Host};
 pub use server::Listener;
+pub use volumes::unmount_volumes;
 
 #[cfg(test)]
 mod testing;

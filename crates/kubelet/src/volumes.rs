@@ -29,6 +29,7 @@ use crate::payload;
 use crate::sandbox;
 use ownership::Owner;
 
+pub use empty_dir::unmount_volumes;
 pub(crate) use live::keep_current;
 pub(crate) use own_files::message_file;
 

@@ -15,9 +15,13 @@ pub mod event;
 pub mod lease;
 pub mod namespace;
 pub mod node;
+pub mod persistent_volume;
+pub mod persistent_volume_claim;
 pub mod pod;
 pub mod secret;
 pub mod service_account;
+mod storage;
+pub mod storage_class;
 
 /// Every served kind, in discovery order.
 pub static ALL: &[&Kind] = &[
@@ -25,10 +29,13 @@ pub static ALL: &[&Kind] = &[
     &event::KIND,
     &namespace::KIND,
     &node::KIND,
+    &persistent_volume_claim::KIND,
+    &persistent_volume::KIND,
     &pod::KIND,
     &secret::KIND,
     &service_account::KIND,
     &lease::KIND,
+    &storage_class::KIND,
 ];
 
 /// One kind of object.
@@ -66,6 +73,8 @@ pub enum Subresource {
     PortForward,
     Proxy,
     Status,
+    /// Asks for a token of a service account.
+    Token,
 }
 
 impl Subresource {
@@ -81,6 +90,7 @@ impl Subresource {
             Self::PortForward => "portforward",
             Self::Proxy => "proxy",
             Self::Status => "status",
+            Self::Token => "token",
         }
     }
 }

@@ -10,7 +10,9 @@ mod order;
 mod schema;
 mod strategic;
 
-pub use schema::{CONTAINER, Field, METADATA, NAMESPACE, NODE, OBJECT, PLAIN, POD, SERVICE_ACCOUNT, Strategy, Type};
+pub use schema::{
+    CLAIM, CONTAINER, Field, METADATA, NAMESPACE, NODE, OBJECT, PLAIN, POD, SERVICE_ACCOUNT, Strategy, Type,
+};
 
 /// A patch that can not be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]

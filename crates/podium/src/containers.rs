@@ -118,6 +118,8 @@ impl Containers {
             Self::Embedded(engine) => engine.destroy().await?,
             Self::Remote(remote) => remote.remove_all().await?,
         }
+        // Memory volumes are mounts, and nobody uses them any more.
+        kubelet::unmount_volumes(&instance.places.kubelet())?;
         match fs::remove_file(instance.places.runtime()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
             _ => Ok(()),

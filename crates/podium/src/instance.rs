@@ -56,6 +56,11 @@ impl Places {
         self.data.join("kubelet")
     }
 
+    /// Persistent volumes made for claims.
+    pub(crate) fn volumes(&self) -> PathBuf {
+        self.data.join("volumes")
+    }
+
     pub(crate) fn pod_logs(&self) -> PathBuf {
         self.data.join("logs").join("pods")
     }

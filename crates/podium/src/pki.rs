@@ -136,6 +136,22 @@ pub(crate) fn server_config(
     Ok(Arc::new(config))
 }
 
+/// The key that signs service account tokens, made at the first start.
+pub(crate) fn signing_key(dir: &Path) -> Result<apiserver::SigningKey> {
+    let path = dir.join("sa.key");
+    if !path.exists() {
+        write_private(&path, KeyPair::generate()?.serialize_pem().as_bytes())?;
+    }
+    let pem = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let key = KeyPair::from_pem(&pem).with_context(|| {
+        format!("{} is damaged: restore it from a backup, or remove it to end all tokens", path.display())
+    })?;
+    Ok(apiserver::SigningKey {
+        private_der: key.serialize_der(),
+        public_der: rcgen::PublicKeyData::subject_public_key_info(&key),
+    })
+}
+
 fn new_authority(today: Timestamp) -> Result<(String, String)> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();

@@ -13,7 +13,7 @@ use apiserver::{ApiServer, Identity};
 use client::Client;
 use kubelet::Power;
 use objects::gates::Gates;
-use reconciler::Reconciler;
+use reconciler::{Controllers, ControllersConfig, Reconciler, StorageConfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -24,7 +24,7 @@ use crate::config::Settings;
 use crate::containers::Containers;
 use crate::instance::{Instance, make_private_dir};
 use crate::pki::{Authority, Subject};
-use crate::{kubeconfig, node, preflight, status};
+use crate::{kubeconfig, node, pki, preflight, status};
 
 const MASTERS: &str = "system:masters";
 
@@ -66,19 +66,23 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     .compose()?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
     let power = kubelet.power();
+    let controllers =
+        controllers(&instance, &authority, &node_name, in_process(&api, Identity::controllers(), &mut rng), &clock);
     let components = [
         tokio::spawn(follow_power(power)?),
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),
         tokio::spawn(reconciler.run(stopped(stopping.clone()))),
+        tokio::spawn(controllers.run(stopped(stopping.clone()))),
         tokio::spawn(greet(in_process(&api, Identity::admin(), &mut rng), server.address, kubeconfig)),
     ];
 
     stopping.wait_for(|stop| *stop).await.context("signals can no longer be received")?;
-    let [power, kubelet, reconciler, greeting] = components;
+    let [power, kubelet, reconciler, controllers, greeting] = components;
     power.abort();
     greeting.abort();
     kubelet.await.context("the node agent failed")?;
     reconciler.await.context("the scheduler failed")?;
+    controllers.await.context("a controller failed")?;
     server.task.await.context("the API server failed")??;
     if args.stop_pods {
         containers.destroy(&instance).await.context("cannot stop the pods")?;
@@ -143,6 +147,7 @@ async fn open_api(
     let config = apiserver::Config {
         advertise: listener.local_addr()?.to_string(),
         kubelet_tls: Some(authority.client_config(&kubelet_client)?),
+        signing_key: Some(pki::signing_key(&instance.places.pki())?),
         gates,
     };
     let api = ApiServer::new(Arc::new(store), config, clock.clone(), ids.clone());
@@ -198,6 +203,18 @@ fn kubelet_tls(authority: &Authority, node_name: &str, address: SocketAddr) -> R
     let user = agent::user(node_name);
     let leaf = authority.server(&agent::subject(&user), &[node_name.to_owned()], &[node::internal_ip(address)])?;
     authority.server_config(&leaf, agent::PROTOCOLS)
+}
+
+fn controllers(
+    instance: &Instance,
+    authority: &Authority,
+    node_name: &str,
+    client: Client,
+    clock: &Clock,
+) -> Controllers {
+    let storage = StorageConfig { node_name: node_name.to_owned(), root: instance.places.volumes() };
+    let certificate = authority.certificate_pem().to_owned();
+    Controllers::new(client, clock.clone(), ControllersConfig { certificate, storage })
 }
 
 /// A client that reaches the API server without a socket.

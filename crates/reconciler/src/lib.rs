@@ -2,9 +2,11 @@
 //! performs writes, reports their outcome as facts.
 //!
 //! Contains no decision: who is scheduled where and when to try again is
-//! `scheduler`'s; controllers will be driven from here the same way.
+//! `scheduler`'s, what the cluster does by itself is `controllers`'.
 
+mod namespaces;
 mod scheduling;
+mod storage;
 mod writes;
 
 use ambient::{Clock, Rng};
@@ -30,6 +32,42 @@ impl Reconciler {
             biased;
             () = shutdown => {}
             never = scheduling => match never {},
+        }
+    }
+}
+
+pub use storage::StorageConfig;
+
+/// What the controllers need to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ControllersConfig {
+    /// The API server's authority, in PEM: what pods are told to trust.
+    pub certificate: String,
+    pub storage: StorageConfig,
+}
+
+/// What the cluster does by itself, beside scheduling.
+pub struct Controllers {
+    client: Client,
+    clock: Clock,
+    config: ControllersConfig,
+}
+
+impl Controllers {
+    pub fn new(client: Client, clock: Clock, config: ControllersConfig) -> Self {
+        Self { client, clock, config }
+    }
+
+    /// Runs until `shutdown` completes; what is in flight then is dropped.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let ControllersConfig { certificate, storage } = self.config;
+        let namespaces = namespaces::run(self.client.clone(), certificate);
+        let storage = storage::run(self.client, self.clock, storage);
+        tokio::select! {
+            biased;
+            () = shutdown => {}
+            never = namespaces => match never {},
+            never = storage => match never {},
         }
     }
 }

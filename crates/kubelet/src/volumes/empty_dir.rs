@@ -43,6 +43,11 @@ fn is_mount_point(path: &Path) -> io::Result<bool> {
     Ok(fs::metadata(path)?.dev() != fs::metadata(parent)?.dev())
 }
 
+/// After the pods of an instance were stopped: no memory is left to them.
+pub fn unmount_volumes(root: &Path) -> io::Result<()> {
+    directories(&root.join("pods"))?.iter().try_for_each(|pod_dir| unmount_below(pod_dir))
+}
+
 /// Only what we mount ourselves: memory volumes, one level below their plugin.
 pub(super) fn unmount_below(pod_dir: &Path) -> io::Result<()> {
     for plugin in directories(&pod_dir.join("volumes"))? {

@@ -1,7 +1,7 @@
 //! ServiceAccount: descriptor and rules (API-757: metadata only).
 
 use crate::decode::{Schema, Typed};
-use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::patch;
 
 pub static KIND: Kind = Kind {
@@ -14,7 +14,7 @@ pub static KIND: Kind = Kind {
     short_names: &["sa"],
     categories: &[],
     scope: Scope::Namespaced,
-    subresources: &[],
+    subresources: &[Subresource::Token],
     columns: &[Column::NAME, Column::AGE],
     ops: &ServiceAccountOps,
 };

@@ -103,6 +103,9 @@ static CONDITIONS: Type = Type(&[field("conditions", Strategy::MergeBy("type"), 
 pub static NAMESPACE: Type =
     Type(&[field("metadata", Strategy::Object, &METADATA), field("status", Strategy::Object, &CONDITIONS)]);
 
+pub static CLAIM: Type =
+    Type(&[field("metadata", Strategy::Object, &METADATA), field("status", Strategy::Object, &CONDITIONS)]);
+
 /// API-432.
 pub static SERVICE_ACCOUNT: Type =
     Type(&[field("metadata", Strategy::Object, &METADATA), field("secrets", Strategy::MergeBy("name"), &PLAIN)]);

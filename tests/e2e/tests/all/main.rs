@@ -21,3 +21,4 @@ mod probes;
 mod refusals;
 mod restarts;
 mod streams;
+mod volumes;

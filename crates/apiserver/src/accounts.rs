@@ -1,0 +1,279 @@
+//! Service accounts: how a token is asked for, whether the bearer of one is
+//! still somebody (API-645 to API-649), and what others may know of the key.
+
+use std::collections::BTreeMap;
+
+use ambient::Timestamp;
+use http::{HeaderMap, Response, StatusCode, header};
+use objects::{FieldError, Kind, kinds};
+use serde_json::{Value, json};
+
+use crate::answer::{self, Answer, Body};
+use crate::api::{Api, Call, RequestBody, rfc3339};
+use crate::auth::Identity;
+use crate::error::{ApiError, KindName, ResourceName};
+use crate::tokens::{Bound, Claims, ISSUER, Subject, Tokens};
+use crate::{negotiate, object};
+
+/// API-648.
+const LIFE_DEFAULT: i64 = 3600;
+const LIFE_MIN: i64 = 600;
+const LIFE_MAX: i64 = 1 << 32;
+/// API-647: what is being deleted counts this much longer.
+const FAREWELL_SECONDS: i64 = 60;
+
+fn kind(plural: &str) -> &'static Kind {
+    kinds::find("", "v1", plural).expect("the kinds table has what tokens are bound to")
+}
+
+/// POST …/serviceaccounts/NAME/token.
+pub(crate) async fn request_token(api: &Api, caller: &Identity, call: &Call, body: RequestBody) -> Answer {
+    negotiate::require_json(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let mut request: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        ApiError::BadRequest(format!("TokenRequest in version \"v1\" cannot be handled as a TokenRequest: {error}"))
+    })?;
+    let (namespace, name) = (call.namespace().unwrap_or_default(), call.name());
+    let seconds = life(&request, name)?;
+    let account = fetch(api, "serviceaccounts", Some(namespace), name).await?;
+    let account = account.ok_or_else(|| ApiError::not_found(call.kind, name))?;
+    let reference = request["spec"]["boundObjectRef"].clone();
+    let subject = subject(api, namespace, &account, &reference).await?;
+    check_node(api, caller, namespace, &reference).await?;
+    let audiences: Vec<String> = request["spec"]["audiences"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .map(Into::into)
+        .collect();
+    let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
+    let now = api.clock.now().wall;
+    let claims = Claims {
+        aud: audiences.clone(),
+        iat: now.as_second(),
+        nbf: now.as_second(),
+        exp: now.as_second() + seconds,
+        iss: ISSUER.to_owned(),
+        jti: api.ids.uid(),
+        sub: user(namespace, name),
+        subject,
+    };
+    let token = tokens(api)?.sign(&claims).ok_or_else(|| ApiError::Internal("the token could not be signed".into()))?;
+    let expires = Timestamp::from_second(claims.exp).map_err(|error| ApiError::Internal(error.to_string()))?;
+    request["kind"] = json!("TokenRequest");
+    request["apiVersion"] = json!("authentication.k8s.io/v1");
+    request["metadata"] = json!({"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)});
+    request["spec"]["audiences"] = json!(audiences);
+    request["spec"]["expirationSeconds"] = json!(seconds);
+    request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
+    Ok(answer::json(StatusCode::CREATED, &request))
+}
+
+fn tokens(api: &Api) -> Result<&Tokens, ApiError> {
+    api.tokens.as_ref().ok_or_else(|| ApiError::Internal("this server has no key to sign tokens with".to_owned()))
+}
+
+fn user(namespace: &str, name: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{name}")
+}
+
+fn life(request: &Value, name: &str) -> Result<i64, ApiError> {
+    let given = &request["spec"]["expirationSeconds"];
+    let seconds = if given.is_null() { Some(LIFE_DEFAULT) } else { given.as_i64() };
+    let detail = match seconds {
+        Some(seconds) if seconds < LIFE_MIN => "may not specify a duration less than 10 minutes",
+        Some(seconds) if seconds > LIFE_MAX => "may not specify a duration larger than 2^32 seconds",
+        Some(seconds) => return Ok(seconds),
+        None => "must be a number of seconds",
+    };
+    let kind = KindName { group: "authentication.k8s.io".to_owned(), kind: "TokenRequest".to_owned() };
+    let errors = vec![FieldError::invalid("spec.expirationSeconds", given.clone(), detail)];
+    Err(ApiError::Invalid { kind, name: name.to_owned(), errors })
+}
+
+/// API-649: whom the token is for, and the object it ends with.
+async fn subject(api: &Api, namespace: &str, account: &Value, reference: &Value) -> Result<Subject, ApiError> {
+    let account_name = object::name(account);
+    let mut subject = Subject {
+        namespace: namespace.to_owned(),
+        node: None,
+        pod: None,
+        secret: None,
+        serviceaccount: bound(account),
+    };
+    if reference.is_null() {
+        return Ok(subject);
+    }
+    let (of, name) = (object::text(reference, &["kind"]), object::text(reference, &["name"]));
+    let (plural, scope) = match (object::text(reference, &["apiVersion"]), of) {
+        ("v1", "Pod") => ("pods", Some(namespace)),
+        ("v1", "Secret") => ("secrets", Some(namespace)),
+        ("v1", "Node") => ("nodes", None),
+        _ => return Err(ApiError::BadRequest(format!("cannot bind token to object of type {of}"))),
+    };
+    let found = fetch(api, plural, scope, name).await?.ok_or_else(|| ApiError::not_found(kind(plural), name))?;
+    let wanted = object::text(reference, &["uid"]);
+    if !wanted.is_empty() && wanted != object::text(&found, &["metadata", "uid"]) {
+        return Err(ApiError::Conflict {
+            resource: ResourceName::core(of),
+            name: name.to_owned(),
+            detail: format!(
+                "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted and then recreated"
+            ),
+        });
+    }
+    match of {
+        "Pod" => {
+            if object::text(&found, &["spec", "serviceAccountName"]) != account_name {
+                return Err(ApiError::BadRequest(format!(
+                    "cannot bind token for serviceaccount \"{account_name}\" to pod running with different serviceaccount name."
+                )));
+            }
+            subject.pod = Some(bound(&found));
+            let node = object::text(&found, &["spec", "nodeName"]);
+            subject.node = fetch(api, "nodes", None, node).await?.as_ref().map(bound);
+        }
+        "Secret" => subject.secret = Some(bound(&found)),
+        _ => subject.node = Some(bound(&found)),
+    }
+    Ok(subject)
+}
+
+fn bound(doc: &Value) -> Bound {
+    Bound { name: object::name(doc).to_owned(), uid: object::text(doc, &["metadata", "uid"]).to_owned() }
+}
+
+/// API-684: a node gets tokens for the pods it runs and for nothing else.
+async fn check_node(api: &Api, caller: &Identity, namespace: &str, reference: &Value) -> Result<(), ApiError> {
+    let Some(node) = caller.node_name() else { return Ok(()) };
+    let denied = |detail: &str| {
+        Err(ApiError::Forbidden {
+            resource: Some(ResourceName::core("serviceaccounts")),
+            name: String::new(),
+            detail: detail.to_owned(),
+            cause: None,
+        })
+    };
+    if object::text(reference, &["kind"]) != "Pod" || object::text(reference, &["uid"]).is_empty() {
+        return denied("node requested token not bound to a pod");
+    }
+    let name = object::text(reference, &["name"]);
+    let pod = fetch(api, "pods", Some(namespace), name).await?;
+    if pod.is_none_or(|pod| object::text(&pod, &["spec", "nodeName"]) != node) {
+        return denied("node requested token bound to a pod scheduled on a different node");
+    }
+    Ok(())
+}
+
+async fn fetch(api: &Api, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Value>, ApiError> {
+    if name.is_empty() {
+        return Ok(None);
+    }
+    Ok(api.store.get(&object::key(kind(plural), namespace, name)).await?.map(|entry| object::document(&entry)))
+}
+
+/// Who the bearer of this request's token is; `None` without a token.
+pub(crate) async fn bearer(api: &Api, headers: &HeaderMap) -> Result<Option<Identity>, ApiError> {
+    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let Some((scheme, token)) = given.split_once(' ') else { return Ok(None) };
+    if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
+        return Ok(None);
+    }
+    identity_of(api, token.trim(), &[ISSUER]).await?.ok_or(ApiError::Unauthorized).map(Some)
+}
+
+/// API-647: signature, time, audience, and that everything it is bound to lives.
+async fn identity_of(api: &Api, token: &str, audiences: &[&str]) -> Result<Option<Identity>, ApiError> {
+    let now = api.clock.now().wall;
+    let claims = api.tokens.as_ref().and_then(|tokens| tokens.read(token, audiences, now));
+    let Some(Claims { subject, jti, .. }) = claims else { return Ok(None) };
+    let Subject { namespace, node, pod, secret, serviceaccount } = subject;
+    let here = Some(namespace.as_str());
+    let parts = [
+        ("serviceaccounts", here, Some(&serviceaccount)),
+        ("pods", here, pod.as_ref()),
+        ("secrets", here, secret.as_ref()),
+        // A pod's token outlives its node's object: the pod decides.
+        ("nodes", None, node.as_ref().filter(|_| pod.is_none())),
+    ];
+    for (plural, namespace, bound) in parts {
+        if let Some(bound) = bound
+            && !lives(api, plural, namespace, bound, now).await?
+        {
+            return Ok(None);
+        }
+    }
+    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    let mut identity = Identity::new(user(&namespace, &serviceaccount.name), groups);
+    identity.uid = serviceaccount.uid;
+    identity.extra = extra(&jti, pod.as_ref(), node.as_ref());
+    Ok(Some(identity))
+}
+
+async fn lives(
+    api: &Api,
+    plural: &str,
+    namespace: Option<&str>,
+    bound: &Bound,
+    now: Timestamp,
+) -> Result<bool, ApiError> {
+    let Some(doc) = fetch(api, plural, namespace, &bound.name).await? else { return Ok(false) };
+    let deleted: Option<Timestamp> = object::text(&doc, &["metadata", "deletionTimestamp"]).parse().ok();
+    let is_over = deleted.is_some_and(|at| now.as_second() > at.as_second() + FAREWELL_SECONDS);
+    Ok(object::text(&doc, &["metadata", "uid"]) == bound.uid && !is_over)
+}
+
+/// API-645.
+fn extra(jti: &str, pod: Option<&Bound>, node: Option<&Bound>) -> BTreeMap<String, Vec<String>> {
+    let mut extra = BTreeMap::new();
+    let mut add = |key: &str, value: String| {
+        extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
+    };
+    add("credential-id", format!("JTI={jti}"));
+    for (what, bound) in [("pod", pod), ("node", node)] {
+        if let Some(Bound { name, uid }) = bound {
+            add(&format!("{what}-name"), name.clone());
+            add(&format!("{what}-uid"), uid.clone());
+        }
+    }
+    extra
+}
+
+/// POST …/selfsubjectreviews: who am I?
+pub(crate) fn review_self(caller: &Identity) -> Response<Body> {
+    let mut user = json!({"username": caller.user, "groups": caller.groups});
+    if !caller.uid.is_empty() {
+        user["uid"] = json!(caller.uid);
+    }
+    if !caller.extra.is_empty() {
+        user["extra"] = json!(caller.extra);
+    }
+    let review = json!({
+        "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"creationTimestamp": null}, "status": {"userInfo": user},
+    });
+    answer::json(StatusCode::CREATED, &review)
+}
+
+/// OIDC discovery, for those who check tokens themselves.
+pub(crate) fn discovery(api: &Api, path: &str) -> Answer {
+    let tokens = api.tokens.as_ref().ok_or(ApiError::NoSuchPage)?;
+    match path {
+        ".well-known/openid-configuration" => Ok(answer::json(
+            StatusCode::OK,
+            &json!({
+                "issuer": ISSUER,
+                "jwks_uri": format!("https://{}/openid/v1/jwks", api.config.advertise),
+                "response_types_supported": ["id_token"],
+                "subject_types_supported": ["public"],
+                "id_token_signing_alg_values_supported": ["ES256"],
+            }),
+        )),
+        "openid/v1/jwks" => {
+            let keys = answer::full(tokens.key_set().to_string());
+            Ok(answer::with_type(StatusCode::OK, "application/jwk-set+json", keys))
+        }
+        _ => Err(ApiError::NoSuchPage),
+    }
+}

@@ -1,0 +1,191 @@
+//! Service account tokens: signed by this cluster's key, and what one must be
+//! to be believed (API-645 to API-647).
+//!
+//! Pure but for the signature: whether what a token is bound to still lives is
+//! asked in `accounts`.
+
+use ambient::Timestamp;
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::Jwk;
+use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, decode, encode};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+
+/// Who signs; also the only audience that the API server itself answers to.
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+
+/// API-647: clocks may differ by this much.
+const LEEWAY_SECONDS: i64 = 60;
+/// Longer texts are not tokens of ours.
+const TOKEN_BYTES_MAX: usize = 16 << 10;
+
+/// The key that signs service account tokens, on the curve P-256.
+#[derive(Clone)]
+pub struct SigningKey {
+    /// PKCS #8.
+    pub private_der: Vec<u8>,
+    /// SubjectPublicKeyInfo.
+    pub public_der: Vec<u8>,
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("SigningKey(…)")
+    }
+}
+
+/// API-646.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Claims {
+    pub(crate) aud: Vec<String>,
+    pub(crate) exp: i64,
+    pub(crate) iat: i64,
+    pub(crate) iss: String,
+    pub(crate) jti: String,
+    #[serde(rename = "kubernetes.io")]
+    pub(crate) subject: Subject,
+    pub(crate) nbf: i64,
+    pub(crate) sub: String,
+}
+
+/// Whom a token is for and what it ends with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Subject {
+    pub(crate) namespace: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<Bound>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pod: Option<Bound>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) secret: Option<Bound>,
+    pub(crate) serviceaccount: Bound,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Bound {
+    pub(crate) name: String,
+    pub(crate) uid: String,
+}
+
+pub(crate) struct Tokens {
+    signing: EncodingKey,
+    verifying: DecodingKey,
+    key_id: String,
+    jwk: Value,
+}
+
+impl Tokens {
+    /// None: not a key for this purpose.
+    pub(crate) fn new(key: &SigningKey) -> Option<Self> {
+        let signing = EncodingKey::from_ec_der(&key.private_der);
+        let jwk = Jwk::from_encoding_key(&signing, Algorithm::ES256).ok()?;
+        let verifying = DecodingKey::from_jwk(&jwk).ok()?;
+        let key_id = BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(&key.public_der));
+        let mut jwk = serde_json::to_value(jwk).ok()?;
+        jwk["use"] = json!("sig");
+        jwk["kid"] = json!(key_id);
+        Some(Self { signing, verifying, key_id, jwk })
+    }
+
+    pub(crate) fn sign(&self, claims: &Claims) -> Option<String> {
+        let header = Header { kid: Some(self.key_id.clone()), typ: None, ..Header::new(Algorithm::ES256) };
+        encode(&header, claims, &self.signing).ok()
+    }
+
+    /// The claims of a token of ours that is valid now for one of `audiences`.
+    pub(crate) fn read(&self, token: &str, audiences: &[&str], now: Timestamp) -> Option<Claims> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        // Times are compared with the clock of this process's world, below.
+        let mut validation = Validation::new(Algorithm::ES256);
+        validation.required_spec_claims.clear();
+        (validation.validate_exp, validation.validate_aud) = (false, false);
+        let claims = decode::<Claims>(token, &self.verifying, &validation).ok()?.claims;
+        let second = now.as_second();
+        let is_timely = second < claims.exp + LEEWAY_SECONDS && second >= claims.nbf - LEEWAY_SECONDS;
+        let is_for_us = claims.aud.iter().any(|audience| audiences.contains(&audience.as_str()));
+        (claims.iss == ISSUER && is_timely && is_for_us).then_some(claims)
+    }
+
+    /// The key that others may check tokens with.
+    pub(crate) fn key_set(&self) -> Value {
+        json!({"keys": [self.jwk]})
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn key() -> SigningKey {
+        let pair = rcgen::KeyPair::generate().unwrap();
+        SigningKey {
+            private_der: pair.serialize_der(),
+            public_der: rcgen::PublicKeyData::subject_public_key_info(&pair),
+        }
+    }
+
+    fn claims() -> Claims {
+        let bound = |name: &str| Bound { name: name.into(), uid: format!("uid-{name}") };
+        Claims {
+            aud: vec![ISSUER.into()],
+            exp: 4600,
+            iat: 1000,
+            nbf: 1000,
+            iss: ISSUER.into(),
+            jti: "j".into(),
+            sub: "system:serviceaccount:default:robot".into(),
+            subject: Subject {
+                namespace: "default".into(),
+                node: None,
+                pod: Some(bound("web")),
+                secret: None,
+                serviceaccount: bound("robot"),
+            },
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        jiff::Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn api_646_tokens_carry_the_claims_of_upstream() {
+        let tokens = Tokens::new(&key()).unwrap();
+        let token = tokens.sign(&claims()).unwrap();
+        let parts: Vec<Value> = token
+            .split('.')
+            .take(2)
+            .map(|part| serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap())
+            .collect();
+        assert_eq!(parts[0], json!({"alg": "ES256", "kid": tokens.key_id}));
+        let pod = json!({"namespace": "default", "pod": {"name": "web", "uid": "uid-web"},
+            "serviceaccount": {"name": "robot", "uid": "uid-robot"}});
+        assert_eq!(parts[1]["kubernetes.io"], pod);
+        assert_eq!(tokens.key_set()["keys"][0]["crv"], "P-256");
+        assert_eq!(tokens.key_set()["keys"][0]["alg"], "ES256");
+    }
+
+    #[test]
+    fn api_647_a_token_counts_in_its_time_for_its_audience_and_by_its_key() {
+        let tokens = Tokens::new(&key()).unwrap();
+        let token = tokens.sign(&claims()).unwrap();
+        assert_eq!(tokens.read(&token, &[ISSUER], at(1000)), Some(claims()));
+        assert_eq!(tokens.read(&token, &["vault"], at(1000)), None);
+        assert!(tokens.read(&token, &[ISSUER], at(4659)).is_some(), "clocks may differ");
+        assert_eq!(tokens.read(&token, &[ISSUER], at(4660)), None);
+        assert_eq!(tokens.read(&token, &[ISSUER], at(939)), None);
+        assert_eq!(Tokens::new(&key()).unwrap().read(&token, &[ISSUER], at(1000)), None, "another key");
+        let mut forged: Vec<&str> = token.split('.').collect();
+        let payload = json!({"aud": [ISSUER], "sub": "system:masters"}).to_string();
+        let payload = BASE64_URL_SAFE_NO_PAD.encode(payload);
+        forged[1] = &payload;
+        assert_eq!(tokens.read(&forged.join("."), &[ISSUER], at(1000)), None);
+        let none = BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#);
+        let unsigned = format!("{none}.{}.", token.split('.').nth(1).unwrap());
+        assert_eq!(tokens.read(&unsigned, &[ISSUER], at(1000)), None);
+    }
+}
