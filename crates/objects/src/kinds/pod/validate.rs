@@ -220,6 +220,7 @@ fn security(errors: &mut Errors, spec: &Value) {
     for (index, group) in items(context, "supplementalGroups").iter().enumerate() {
         container::id(errors, &format!("{PATH}.supplementalGroups[{index}]"), group);
     }
+    container::seccomp(errors, context, PATH);
     if at(spec, "shareProcessNamespace") == true && at(spec, "hostPID") == true {
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         errors.push(FieldError::invalid("spec.shareProcessNamespace", true, detail));

@@ -296,9 +296,38 @@ fn security(errors: &mut Errors, container: &Value, path: &str) {
             errors.push(FieldError::invalid(&path, context.clone(), detail));
         }
     }
+    seccomp(errors, context, &path);
     let mount = text(context, "procMount");
     if !mount.is_empty() {
         errors.one_of(&format!("{path}.procMount"), mount, &["Default", "Unmasked"]);
+    }
+}
+
+/// Of a security context; only a `Localhost` profile has a name.
+pub(super) fn seccomp(errors: &mut Errors, context: &Value, path: &str) {
+    let profile = at(context, "seccompProfile");
+    if profile.is_null() {
+        return;
+    }
+    let path = format!("{path}.seccompProfile");
+    let (kind, name) = (text(profile, "type"), at(profile, "localhostProfile"));
+    let name_path = format!("{path}.localhostProfile");
+    match (kind, name.as_str()) {
+        ("", _) => {
+            errors.push(FieldError::required(format!("{path}.type"), "type is required when seccompProfile is set"));
+        }
+        ("Localhost", None) => {
+            errors.push(FieldError::required(name_path, "must be set when seccomp type is Localhost"));
+        }
+        ("Localhost", Some(name)) => descending_path(errors, &name_path, name),
+        (_, Some(_)) => {
+            let detail = "can only be set when seccomp type is Localhost";
+            errors.push(FieldError::invalid(name_path, profile.clone(), detail));
+        }
+        (_, None) => {}
+    }
+    if !kind.is_empty() {
+        errors.one_of(&format!("{path}.type"), kind, &["Localhost", "RuntimeDefault", "Unconfined"]);
     }
 }
 
