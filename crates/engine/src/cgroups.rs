@@ -14,6 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use shim::wire;
 
+mod filter;
 mod limits;
 mod usage;
 
@@ -29,7 +30,11 @@ pub(crate) struct Cgroups {
 enum Layout {
     /// Mount points of the hierarchies, by directory name.
     V1(Vec<(String, PathBuf)>),
-    V2(PathBuf),
+    V2 {
+        root: PathBuf,
+        /// Whether it is the kernel's, which takes device filters.
+        filters: bool,
+    },
 }
 
 /// May the processes use every device of the host?
@@ -46,7 +51,8 @@ impl Cgroups {
     pub(crate) fn detect(mount: &Path, instance: &str) -> io::Result<Self> {
         let instance = relative(instance)?;
         if mount.join("cgroup.controllers").exists() {
-            return Ok(Self { layout: Layout::V2(mount.to_owned()), instance });
+            let filters = rustix::fs::statfs(mount)?.f_type == CGROUP2_MAGIC;
+            return Ok(Self { layout: Layout::V2 { root: mount.to_owned(), filters }, instance });
         }
         let mut hierarchies = Vec::new();
         for entry in fs::read_dir(mount)?.flatten() {
@@ -63,8 +69,13 @@ impl Cgroups {
         Ok(Self { layout: Layout::V1(hierarchies), instance })
     }
 
-    pub(crate) fn is_v2(&self) -> bool {
-        matches!(self.layout, Layout::V2(_))
+    /// Whether processes can only open the devices they are given, also when
+    /// they can make nodes of others.
+    pub(crate) fn has_device_rules(&self) -> bool {
+        match &self.layout {
+            Layout::V2 { filters, .. } => *filters,
+            Layout::V1(_) => self.controller("devices", &self.instance).is_some(),
+        }
     }
 
     /// A pod's cgroup, relative to the root of every hierarchy.
@@ -75,7 +86,7 @@ impl Cgroups {
     /// What the shim needs to know of the cgroup `path`.
     pub(crate) fn describe(&self, path: &Path) -> wire::Cgroup {
         let (members, oom, shown) = match &self.layout {
-            Layout::V2(root) => (root.join(path), Some(root.join(path).join("memory.events")), Vec::new()),
+            Layout::V2 { root, .. } => (root.join(path), Some(root.join(path).join("memory.events")), Vec::new()),
             Layout::V1(hierarchies) => {
                 let of = |name: &str| hierarchies.iter().find(|(known, _)| known == name).map(|(_, root)| root);
                 let memory = of("memory").map(|root| root.join(path).join("memory.oom_control"));
@@ -91,7 +102,7 @@ impl Cgroups {
     fn roots(&self) -> Vec<&PathBuf> {
         match &self.layout {
             Layout::V1(hierarchies) => hierarchies.iter().map(|(_, root)| root).collect(),
-            Layout::V2(root) => vec![root],
+            Layout::V2 { root, .. } => vec![root],
         }
     }
 
@@ -99,17 +110,27 @@ impl Cgroups {
     pub(crate) fn create(&self, path: &Path, resources: &Resources, devices: Devices) -> io::Result<()> {
         match &self.layout {
             Layout::V1(hierarchies) => hierarchies.iter().try_for_each(|(name, root)| create_v1(name, root, path))?,
-            Layout::V2(root) => create_v2(root, path)?,
+            Layout::V2 { root, .. } => create_v2(root, path)?,
         }
         self.limit(path, resources)?;
-        self.controller("devices", path).map_or(Ok(()), |dir| allow_devices(&dir, &devices))
+        if let Layout::V2 { root, .. } = &self.layout
+            && devices != Devices::Inherit
+        {
+            end_as_a_whole(&root.join(path))?;
+        }
+        match (&self.layout, &devices) {
+            (Layout::V2 { root, filters: true }, Devices::Standard(more)) => {
+                filter::attach(&root.join(path), rules(more))
+            }
+            _ => self.controller("devices", path).map_or(Ok(()), |dir| allow_devices(&dir, &devices)),
+        }
     }
 
     /// Sets what is given, also while the cgroup is used; the rest stays.
     pub(crate) fn limit(&self, path: &Path, resources: &Resources) -> io::Result<()> {
         match &self.layout {
             Layout::V1(_) => limits::set_v1(|name| self.controller(name, path), resources),
-            Layout::V2(root) => limits::set_v2(&root.join(path), resources),
+            Layout::V2 { root, .. } => limits::set_v2(&root.join(path), resources),
         }
     }
 
@@ -117,7 +138,7 @@ impl Cgroups {
     pub(crate) fn limits(&self, path: &Path, asked: &Resources) -> Resources {
         match &self.layout {
             Layout::V1(_) => limits::read_v1(|name| self.controller(name, path), asked),
-            Layout::V2(root) => limits::read_v2(&root.join(path), asked),
+            Layout::V2 { root, .. } => limits::read_v2(&root.join(path), asked),
         }
     }
 
@@ -125,7 +146,7 @@ impl Cgroups {
     pub(crate) fn usage(&self, path: &Path, at: Timestamp) -> io::Result<Usage> {
         match &self.layout {
             Layout::V1(_) => usage::read_v1(|name| self.controller(name, path), at),
-            Layout::V2(root) => usage::read_v2(&root.join(path), at),
+            Layout::V2 { root, .. } => usage::read_v2(&root.join(path), at),
         }
     }
 
@@ -138,7 +159,7 @@ impl Cgroups {
 
     /// Kills every process in the cgroup `path` and below. Returns how many there were.
     pub(crate) fn kill_all(&self, path: &Path) -> usize {
-        if let Layout::V2(root) = &self.layout {
+        if let Layout::V2 { root, .. } = &self.layout {
             let _ = fs::write(root.join(path).join("cgroup.kill"), "1");
         }
         let pids = pids(&self.describe(path).members);
@@ -196,10 +217,13 @@ fn allow_devices(dir: &Path, devices: &Devices) -> io::Result<()> {
         Devices::All => limits::set(&dir.join("devices.allow"), "a"),
         Devices::Standard(more) => {
             limits::set(&dir.join("devices.deny"), "a")?;
-            let rules = STANDARD_DEVICES.iter().copied().chain(more.iter().map(String::as_str));
-            rules.into_iter().try_for_each(|rule| limits::set(&dir.join("devices.allow"), rule))
+            rules(more).try_for_each(|rule| limits::set(&dir.join("devices.allow"), rule))
         }
     }
+}
+
+fn rules(more: &[String]) -> impl Iterator<Item = &str> {
+    STANDARD_DEVICES.iter().copied().chain(more.iter().map(String::as_str))
 }
 
 fn create_v2(root: &Path, path: &Path) -> io::Result<()> {
@@ -210,6 +234,12 @@ fn create_v2(root: &Path, path: &Path) -> io::Result<()> {
         make(&parent)?;
     }
     Ok(())
+}
+
+/// LC-340: out of memory, all of a container's processes are killed.
+fn end_as_a_whole(dir: &Path) -> io::Result<()> {
+    let file = dir.join("memory.oom.group");
+    if file.exists() { limits::set(&file, "1") } else { Ok(()) }
 }
 
 /// Lets children of `dir` have the controllers we limit by, one by one: one
@@ -258,6 +288,9 @@ fn pids(dir: &Path) -> Vec<i32> {
     }
     pids
 }
+
+/// `CGROUP2_SUPER_MAGIC`.
+const CGROUP2_MAGIC: rustix::fs::FsWord = 0x6367_7270;
 
 /// Version 1 hierarchies in which programs look for their limits and usage.
 const SHOWN: [&str; 6] = ["cpu", "cpuacct", "cpuset", "memory", "pids", "freezer"];

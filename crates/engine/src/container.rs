@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri::{ContainerConfig, ContainerId, CriError, SandboxId, SandboxState};
+use cri::{ContainerConfig, ContainerId, CriError, IdRange, SandboxId, SandboxState};
 use shim::record;
 use shim::wire::{self, Exit, Reply, Request};
 
@@ -19,7 +19,7 @@ use crate::rootfs::Snapshots;
 use crate::sandbox::remove_dir;
 use crate::shim_client::{Shim, TOO_OLD};
 use crate::table::{ContainerEntry, Stage};
-use crate::{devices, etc, launch, rootfs};
+use crate::{devices, etc, launch, rootfs, seccomp};
 
 impl Inner {
     pub(crate) async fn create_container(
@@ -37,6 +37,7 @@ impl Inner {
         let resolved = self.images.resolve(&config.image).map_err(|error| image_refusal(&error))?;
         let resolved = resolved.ok_or_else(|| CriError::NotFound { what: "image", id: config.image.clone() })?;
         let program = launch::program(&config, &resolved.config, &parent.hostname)?;
+        let seccomp = seccomp::wanted(&config.security).await?;
         let id = ContainerId(self.ids.hex64());
         let mut record = ContainerRecord::of(id.clone(), &parent, &config, self.clock.now().wall);
         record.image_ref = resolved.image.repo_digests.first().unwrap_or(&resolved.image.id).clone();
@@ -51,10 +52,13 @@ impl Inner {
         if !launch::is_known_of_old(&config) && parent.shim_version < wire::ISOLATION_SINCE {
             return Err(CriError::Failed(format!("failed to create container with mountPropagation: {TOO_OLD}")));
         }
+        if parent.config.user_namespace.is_some() {
+            launch::check_own_users(&config)?;
+        }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
         let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);
-        let spec = self.spec(&parent, &record, &config, program, &volumes)?;
+        let spec = wire::ContainerSpec { seccomp, ..self.spec(&parent, &record, &config, program, &volumes)? };
         if let Err(error) = self.make_container(&shim, spec, &config, record.clone(), volumes).await {
             // What was begun goes; the shim has forgotten it or will be asked to.
             let _ = self.drop_container(sandbox, &id).await;
@@ -106,7 +110,7 @@ impl Inner {
         volumes: &[AnonymousVolume],
     ) -> Result<wire::ContainerSpec, CriError> {
         let dir = self.dirs.container(&sandbox.id, &record.id);
-        let overlay = self.root_of(record, &dir)?;
+        let overlay = self.root_of(record, &dir, sandbox.config.user_namespace.is_some())?;
         let shared = etc::mounts(&self.dirs.sandbox(&sandbox.id), &config.mounts).into_iter();
         let shared =
             shared.map(|(source, destination)| wire::BindMount { source, destination, ..wire::BindMount::default() });
@@ -131,7 +135,8 @@ impl Inner {
             privileged: config.security.privileged,
             no_new_privileges: config.security.no_new_privileges,
             capabilities: self.permitted(program.capabilities, config.security.privileged),
-            seccomp: program.seccomp,
+            // The caller knows.
+            seccomp: wire::Seccomp::Default,
             cgroup: self.cgroups.describe(&cgroup),
             pid: launch::pid_namespace(sandbox.config.pid),
             oom_score_adj: config.resources.oom_score_adj,
@@ -143,21 +148,26 @@ impl Inner {
         })
     }
 
-    fn root_of(&self, record: &ContainerRecord, dir: &Path) -> Result<wire::Overlay, CriError> {
+    /// With users of the pod's own the shim mounts the layers for them, and
+    /// calls them by number.
+    fn root_of(&self, record: &ContainerRecord, dir: &Path, own_users: bool) -> Result<wire::Overlay, CriError> {
         if self.snapshots == Snapshots::Copy {
-            return Ok(wire::Overlay { base: dir.join("upper"), options: String::new() });
+            return Ok(wire::Overlay { base: dir.join("upper"), options: String::new(), layers: Vec::new() });
         }
-        let overlay = rootfs::overlay(&record.layers, &dir.join("upper"), &dir.join("work"))
+        let layers = if own_users { record.layers.clone() } else { Vec::new() };
+        let numbers: Vec<PathBuf> = (0..layers.len()).map(|number| Path::new("/").join(number.to_string())).collect();
+        let named = if own_users { &numbers } else { &record.layers };
+        let overlay = rootfs::overlay(named, &dir.join("upper"), &dir.join("work"))
             .map_err(|error| CriError::Invalid(error.to_string()))?;
         let options = overlay.options.into_string();
         let options = options.map_err(|_| CriError::Invalid("state directory is not valid UTF-8".into()))?;
-        Ok(wire::Overlay { base: overlay.base, options })
+        Ok(wire::Overlay { base: overlay.base, options, layers })
     }
 
-    /// Version 2 has no device list for us yet: there nobody unprivileged may
-    /// make device nodes, or a container could open the host's disk.
+    /// Where nothing checks who opens a device, nobody unprivileged may make
+    /// device nodes, or a container could open the host's disk.
     fn permitted(&self, mut capabilities: Vec<String>, privileged: bool) -> Vec<String> {
-        if self.cgroups.is_v2() && !privileged {
+        if !self.cgroups.has_device_rules() && !privileged {
             capabilities.retain(|name| name != "CAP_MKNOD");
         }
         capabilities
@@ -182,10 +192,14 @@ impl Inner {
         let (inner, dir, log) = (self.clone(), spec.dir.clone(), spec.log.clone());
         let (cgroup, resources) = (relative(&spec.cgroup.path), config.resources.clone());
         let layers = record.layers.clone();
+        let users = self.table().sandboxes.get(&record.sandbox).and_then(|entry| entry.record.config.user_namespace);
         let prepared = blocking(move || {
             prepare_dirs(&dir, &log)?;
             if inner.snapshots == Snapshots::Copy {
                 rootfs::copy::copy_layers(&layers, &dir.join("upper"))?;
+            } else if let Some(IdRange { first, .. }) = users {
+                // Whose the container's `/` is; a copy is shown to them as a whole.
+                std::os::unix::fs::chown(dir.join("upper"), Some(first), Some(first))?;
             }
             volumes.iter().try_for_each(|volume| volume.fill(&layers))?;
             inner.cgroups.create(&cgroup, &resources, devices)

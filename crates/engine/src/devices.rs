@@ -67,6 +67,7 @@ fn node(host_path: &Path, path: &Path, permissions: &str) -> Option<wire::Device
     let kind = metadata.file_type();
     (kind.is_block_device() || kind.is_char_device()).then(|| wire::Device {
         path: path.to_owned(),
+        source: host_path.to_owned(),
         is_block: kind.is_block_device(),
         major: rustix::fs::major(metadata.rdev()),
         minor: rustix::fs::minor(metadata.rdev()),

@@ -2,7 +2,7 @@
 
 use std::path::{Component, PathBuf};
 
-use cri::{ContainerConfig, CriError, LogLimits, Mount, NamespaceMode, Propagation, Seccomp, SecurityContext};
+use cri::{ContainerConfig, CriError, LogLimits, Mount, NamespaceMode, Propagation, SecurityContext};
 use shim::wire;
 
 use crate::images::ImageConfig;
@@ -16,7 +16,6 @@ pub(crate) struct Program {
     pub(crate) cwd: PathBuf,
     pub(crate) user: wire::User,
     pub(crate) capabilities: Vec<String>,
-    pub(crate) seccomp: wire::Seccomp,
     pub(crate) stop_signal: i32,
 }
 
@@ -43,12 +42,6 @@ pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig, hostname: &
             only_groups: security.strict_groups,
         },
         capabilities: capabilities(security)?,
-        seccomp: match &security.seccomp {
-            _ if security.privileged => wire::Seccomp::Unconfined,
-            Seccomp::RuntimeDefault => wire::Seccomp::Default,
-            Seccomp::Unconfined => wire::Seccomp::Unconfined,
-            Seccomp::Localhost(path) => wire::Seccomp::Profile(path.clone()),
-        },
         stop_signal: stop_signal(config, image)?,
     })
 }
@@ -135,6 +128,19 @@ pub(crate) fn is_plain(config: &ContainerConfig) -> bool {
 /// What shims before [`wire::ISOLATION_SINCE`] would not hear.
 pub(crate) fn is_known_of_old(config: &ContainerConfig) -> bool {
     config.mounts.iter().all(|mount| mount.propagation != Propagation::Bidirectional)
+}
+
+/// What a pod with users of its own may not ask for: its root would mount
+/// things on the node.
+pub(crate) fn check_own_users(config: &ContainerConfig) -> Result<(), CriError> {
+    match config.mounts.iter().find(|mount| mount.propagation == Propagation::Bidirectional) {
+        Some(mount) => {
+            let path = &mount.container_path;
+            let why = "mountPropagation Bidirectional is not allowed with hostUsers: false";
+            Err(CriError::Invalid(format!("mount {path:?}: {why}")))
+        }
+        None => Ok(()),
+    }
 }
 
 pub(crate) fn bind(mount: &Mount) -> Result<wire::BindMount, CriError> {

@@ -33,6 +33,7 @@ mod pod_network;
 mod records;
 mod recovery;
 mod sandbox;
+mod seccomp;
 mod shim_client;
 mod signals;
 mod streams;

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use cri::{CriError, NamespaceMode, SandboxConfig, SandboxId, SandboxState};
+use cri::{CriError, IdRange, NamespaceMode, SandboxConfig, SandboxId, SandboxState};
 use shim::record;
 use shim::wire::{self, Reply, Request};
 use tokio::sync::Mutex;
@@ -21,9 +21,7 @@ use crate::{etc, sysctls};
 impl Inner {
     pub(crate) async fn run_sandbox(self: &Arc<Self>, config: SandboxConfig) -> Result<SandboxId, CriError> {
         refuse_ipv6_ports(&config)?;
-        if config.user_namespace.is_some() {
-            return Err(CriError::Invalid("hostUsers: false is not supported by this runtime".into()));
-        }
+        check_users(&config)?;
         sysctls::settings(&config)?;
         let cgroup = self.pod_cgroup(&config)?;
         let id = SandboxId(self.ids.hex64());
@@ -69,6 +67,7 @@ impl Inner {
             hostname: (!is_host_network).then(|| hostname.clone()),
             pid: config.pid == NamespaceMode::Pod,
             sysctls: sysctls::settings(&config)?,
+            users: config.user_namespace.map(|range| wire::IdRange { first: range.first, length: range.length }),
         };
         let (limited, shim) = tokio::join!(limited, self.start_shim(id, setup));
         let (shim, shim_pid) = shim?;
@@ -240,6 +239,20 @@ impl Inner {
         self.announce(&config.meta.uid);
         Ok(())
     }
+}
+
+/// Users of the pod's own have no power over namespaces of the node.
+fn check_users(config: &SandboxConfig) -> Result<(), CriError> {
+    let Some(IdRange { first, length }) = config.user_namespace else { return Ok(()) };
+    let of_node = [("hostNetwork", config.network), ("hostIPC", config.ipc), ("hostPID", config.pid)];
+    if let Some((field, _)) = of_node.into_iter().find(|(_, mode)| *mode == NamespaceMode::Node) {
+        return Err(CriError::Invalid(format!("{field}: true is not allowed with hostUsers: false")));
+    }
+    // 0 and its neighbours would be the node's own; the last number means nobody.
+    if first == 0 || length == 0 || first.checked_add(length).is_none() {
+        return Err(CriError::Invalid(format!("user namespace of {length} ids from {first} on cannot be")));
+    }
+    Ok(())
 }
 
 /// Pods have no IPv6 address that such a port could lead to.

@@ -3,7 +3,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -51,6 +51,78 @@ impl SealedProgram {
         PathBuf::from(format!("/proc/self/fd/{}", self.fd.as_raw_fd()))
     }
 }
+
+/// One step of a program for the kernel's virtual machine, as it wants it.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Instruction {
+    pub(crate) code: u8,
+    /// Destination in the lower half, source in the upper.
+    pub(crate) registers: u8,
+    pub(crate) offset: i16,
+    pub(crate) value: i32,
+}
+
+/// The beginning of `union bpf_attr`, for loading a program.
+#[repr(C)]
+struct Load {
+    kind: u32,
+    length: u32,
+    steps: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+}
+
+/// The same, for attaching one.
+#[repr(C)]
+struct Attach {
+    target: u32,
+    program: u32,
+    kind: u32,
+    flags: u32,
+}
+
+/// From now on the kernel asks `program` which devices the processes of a
+/// cgroup may use, besides the programs of those above.
+pub(crate) fn filter_devices(cgroup: BorrowedFd<'_>, program: &[Instruction]) -> io::Result<()> {
+    let load = Load {
+        kind: BPF_PROG_TYPE_CGROUP_DEVICE,
+        length: u32::try_from(program.len()).map_err(io::Error::other)?,
+        steps: program.as_ptr().addr() as u64,
+        license: c"".as_ptr().addr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+    };
+    // SAFETY: `load` is valid for the call, its size is given, and what it
+    // points to outlives it; the kernel only reads.
+    let loaded = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
+    if loaded == -1 {
+        return Err(io::Error::last_os_error());
+    }
+    let loaded = RawFd::try_from(loaded).map_err(io::Error::other)?;
+    // SAFETY: the kernel has just given us this descriptor.
+    let loaded = unsafe { OwnedFd::from_raw_fd(loaded) };
+    let number = |fd: RawFd| u32::try_from(fd).map_err(io::Error::other);
+    let attach = Attach {
+        target: number(cgroup.as_raw_fd())?,
+        program: number(loaded.as_raw_fd())?,
+        kind: BPF_CGROUP_DEVICE,
+        flags: BPF_F_ALLOW_MULTI,
+    };
+    // SAFETY: `attach` is valid for the call and its size is given.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_ATTACH, &raw const attach, size_of::<Attach>()) };
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+// From linux/bpf.h.
+const BPF_PROG_LOAD: libc::c_int = 5;
+const BPF_PROG_ATTACH: libc::c_int = 8;
+const BPF_PROG_TYPE_CGROUP_DEVICE: u32 = 15;
+const BPF_CGROUP_DEVICE: u32 = 6;
+const BPF_F_ALLOW_MULTI: u32 = 2;
 
 /// Tells whatever runs on a terminal how large it is now.
 pub(crate) fn set_terminal_size(master: &OwnedFd, columns: u16, rows: u16) -> io::Result<()> {

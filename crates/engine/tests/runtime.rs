@@ -17,6 +17,8 @@ mod cases;
 mod complaints;
 #[path = "runtime/confinement.rs"]
 mod confinement;
+#[path = "runtime/escapes.rs"]
+mod escapes;
 #[path = "runtime/exec.rs"]
 mod exec;
 #[path = "runtime/harness.rs"]
@@ -36,6 +38,8 @@ mod share;
 #[path = "runtime/streams.rs"]
 mod streams;
 
+#[path = "runtime/users.rs"]
+mod users;
 #[path = "runtime/volumes.rs"]
 mod volumes;
 
@@ -55,6 +59,8 @@ fn main() -> std::process::ExitCode {
         limits::CASES,
         volumes::CASES,
         propagation::CASES,
+        users::CASES,
+        escapes::CASES,
         share::CASES,
     ];
     harness::main(&cases.concat(), bench::CASES)

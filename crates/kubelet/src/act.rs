@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{ApiError, Deletion};
-use cri::{CriError, SandboxId};
+use cri::{CriError, IdRange, SandboxId};
 use lifecycle::{
     Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeKind, ProbeSpec, StartStage,
 };
@@ -22,6 +22,7 @@ use crate::payload;
 use crate::probe;
 use crate::pull;
 use crate::sandbox::sandbox_config;
+use crate::users;
 use crate::volumes::{self, Instance};
 
 /// What was known when the action began.
@@ -125,7 +126,11 @@ async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
     if let Err((lacks, message)) = volumes::prepare(&scene.ctx, &scene.pod).await {
         return Outcome::NotPrepared { lacks, message };
     }
-    let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config, &scene.cgroups);
+    let users = match users(scene).await {
+        Ok(users) => users,
+        Err(message) => return Outcome::Failed(message),
+    };
+    let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config, &scene.cgroups, users);
     match scene.ctx.runtime.run_sandbox(config).await {
         Ok(_) => Outcome::Done,
         // LC-018: pods of the node's own network start all the same.
@@ -134,6 +139,22 @@ async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
         Err(CriError::NoCgroup(message)) => Outcome::NotPrepared { lacks: Lack::Cgroup, message },
         Err(error) => Outcome::Failed(error.to_string()),
     }
+}
+
+/// The range of a pod that does not want the node's users.
+async fn users(scene: &Scene) -> Result<Option<IdRange>, String> {
+    if scene.pod.spec.as_ref().and_then(|spec| spec.host_users) != Some(false) {
+        return Ok(None);
+    }
+    let features = scene.ctx.runtime.status().await.map_err(|error| error.to_string())?.features;
+    if !features.user_namespaces {
+        return Err("can't set `spec.hostUsers: false`, runtime does not support user namespaces".to_owned());
+    }
+    let _alone = scene.ctx.users.lock().await;
+    let (pods, uid) = (scene.ctx.config.pods_dir(), scene.who.uid.clone());
+    let range = tokio::task::spawn_blocking(move || users::range(&pods, &uid)).await;
+    let range = range.map_err(|error| error.to_string())?;
+    range.map(Some).map_err(|error| format!("failed to find users for the pod: {error}"))
 }
 
 /// LC-194, after the image: configuration, create, start.

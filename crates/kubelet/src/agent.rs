@@ -133,6 +133,7 @@ async fn start(
         turns: Default::default(),
         pulls: Mutex::new(()),
         meter: Meter::default(),
+        users: Mutex::new(()),
     }
 }
 

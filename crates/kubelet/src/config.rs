@@ -98,8 +98,12 @@ impl Default for Periods {
 }
 
 impl Config {
+    pub(crate) fn pods_dir(&self) -> PathBuf {
+        self.root.join("pods")
+    }
+
     pub(crate) fn pod_dir(&self, uid: &str) -> PathBuf {
-        self.root.join("pods").join(uid)
+        self.pods_dir().join(uid)
     }
 
     /// LC-088.

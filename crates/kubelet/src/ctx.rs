@@ -33,6 +33,8 @@ pub(crate) struct Ctx {
     /// One pull at a time (LC-313).
     pub(crate) pulls: Mutex<()>,
     pub(crate) meter: Meter,
+    /// Users for pods are found for one at a time.
+    pub(crate) users: Mutex<()>,
 }
 
 impl Ctx {

@@ -43,6 +43,7 @@ mod env;
 mod payload;
 mod sandbox;
 mod tokens;
+mod users;
 mod volumes;
 
 mod hook;

@@ -9,11 +9,14 @@ use objects::api::core::v1::{ContainerPort, Pod, PodSpec};
 use crate::cgroup;
 use crate::config::Config;
 
-/// Users of the pod's own. The range is not handed out per pod yet; runtimes
-/// that cannot give one refuse, which is better than the node's users.
-const OWN_USERS: IdRange = IdRange { first: 1 << 16, length: 1 << 16 };
-
-pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: &Cgroups) -> SandboxConfig {
+/// `users`: those of the pod's own; none: the node's.
+pub(crate) fn sandbox_config(
+    pod: &Pod,
+    attempt: u32,
+    config: &Config,
+    cgroups: &Cgroups,
+    users: Option<IdRange>,
+) -> SandboxConfig {
     let meta = meta_of(pod, attempt);
     let none = PodSpec::default();
     let spec = pod.spec.as_ref().unwrap_or(&none);
@@ -27,7 +30,7 @@ pub(crate) fn sandbox_config(pod: &Pod, attempt: u32, config: &Config, cgroups: 
         network: if is_host_network { NamespaceMode::Node } else { NamespaceMode::Pod },
         pid: pid_mode(spec),
         ipc: if spec.host_ipc == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod },
-        user_namespace: (spec.host_users == Some(false)).then_some(OWN_USERS),
+        user_namespace: users,
         host_ports: host_ports(spec),
         sysctls: sysctls(spec),
         log_limits: config.log_limits,

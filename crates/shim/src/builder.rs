@@ -5,6 +5,7 @@
 //! libcontainer, tells the shim the pid of the container's process 1 and ends;
 //! process 1 then belongs to the shim.
 
+use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -23,8 +24,9 @@ use crate::executor::Launch;
 use crate::inroot::{Identity, Kind};
 use crate::profile::Profile;
 use crate::sys::mount::Change;
+use crate::users::Users;
 use crate::volumes::Volume;
-use crate::wire::{ContainerSpec, PidNamespace};
+use crate::wire::{ContainerSpec, IdRange, Overlay, PidNamespace};
 use crate::{inroot, parcel, spec, sys, volumes};
 
 /// A program's ends of what it is connected to.
@@ -46,8 +48,9 @@ impl Ends {
     }
 
     /// So that the user can open its own `/dev/stdout`.
-    pub(crate) fn give_to(&self, identity: &Identity) -> io::Result<()> {
-        let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    pub(crate) fn give_to(&self, identity: &Identity, users: Option<IdRange>) -> io::Result<()> {
+        let on_node = |id: u32| users.map_or(id, |range| range.on_node(id));
+        let (uid, gid) = (Uid::from_raw(on_node(identity.uid)), Gid::from_raw(on_node(identity.gid)));
         for end in [&self.stdin, &self.stdout, &self.stderr].into_iter().flatten() {
             nix::unistd::fchown(end, Some(uid), Some(gid))?;
         }
@@ -61,6 +64,14 @@ pub(crate) struct Shared {
     pub(crate) memory: SharedMemory,
     /// The PID namespace, if they share one.
     pub(crate) pid: Option<OwnedFd>,
+    /// Those of the pod's own, if it has any.
+    pub(crate) users: Option<Users>,
+}
+
+impl Shared {
+    pub(crate) fn range(&self) -> Option<IdRange> {
+        self.users.as_ref().map(|users| users.range)
+    }
 }
 
 /// The pod's `/dev/shm`.
@@ -73,8 +84,10 @@ pub(crate) enum SharedMemory {
 }
 
 impl SharedMemory {
-    pub(crate) fn of_pod() -> io::Result<Self> {
-        sys::mount::detached_tmpfs(&[(c"mode", c"1777"), (c"size", c"65536k")]).map(Self::Pod)
+    pub(crate) fn of_pod(users: Option<IdRange>) -> io::Result<Self> {
+        let owner = CString::new(users.map_or(0, |range| range.first).to_string())?;
+        let options = [(c"mode", c"1777"), (c"size", c"65536k"), (c"uid", &*owner), (c"gid", &*owner)];
+        sys::mount::detached_tmpfs(&options).map(Self::Pod)
     }
 }
 
@@ -110,30 +123,37 @@ pub(crate) fn spawn(container: &ContainerSpec, shared: &Shared, ends: Ends, repo
 fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
     let failed = |error: io::Error| format!("error preparing container process: {error}");
     isolate(container, shared, &ends, report).map_err(failed)?;
-    let volumes = volumes::take(&container.mounts)?;
+    let users = shared.users.as_ref();
+    let volumes = volumes::take(container, users)?;
     own_mounts().map_err(failed)?;
     let stage = spec::stage(container);
-    mount_root(container, &stage)?;
+    mount_root(container, &stage, users)?;
+    let stage = if users.is_some() { bring_to_light(&stage).map_err(failed)? } else { stage };
     let shm = shared_memory(&shared.memory, &stage);
     let pid = pid_namespace(container, shared)?;
     let root_path = stage.join("root");
     let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
-    if identity.groups.len() > GROUPS_MAX {
-        return Err(format!("more than {GROUPS_MAX} supplementary groups"));
-    }
-    let available = sys::permitted_capabilities().map_err(|error| format!("error reading capabilities: {error}"))?;
-    ends.give_to(&identity).map_err(|error| format!("error giving the user its streams: {error}"))?;
-    let around = spec::Around { root: &root_path, shm: shm.as_deref(), pid: pid.as_deref(), available };
+    check_identity(&identity, shared.range())?;
+    let profile = Profile::of(container, shared.range());
+    let available = profile.available().map_err(|error| format!("error reading capabilities: {error}"))?;
+    ends.give_to(&identity, shared.range()).map_err(|error| format!("error giving the user its streams: {error}"))?;
+    let own_users = users.map(named);
+    let around = spec::Around {
+        root: &root_path,
+        shm: shm.as_deref(),
+        pid: pid.as_deref(),
+        users: own_users.as_deref(),
+        available,
+    };
     let config = spec::oci(container, &identity, &around);
     fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
-    let profile = Profile::of(container);
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
     drop(root);
     let pid = run_libcontainer(container, &stage, launch, ends)?;
     let failed = |error: io::Error| format!("error releasing container process: {error}");
     let mut gate = gate(&stage, &container.id).map_err(failed)?;
-    furnish(container, &volumes, pid)?;
+    furnish(container, &volumes, pid, users)?;
     // Lets process 1 go on to our executor, which waits for the shim.
     gate.write_all(b"start container").map_err(failed)?;
     Ok((pid, identity))
@@ -144,6 +164,7 @@ fn isolate(container: &ContainerSpec, shared: &Shared, ends: &Ends, report: &Fil
     let mut keep = ends.numbers();
     keep.push(report.as_raw_fd());
     keep.extend(shared.pid.as_ref().map(AsRawFd::as_raw_fd));
+    keep.extend(shared.users.as_ref().map(|users| users.fd().as_raw_fd()));
     if let SharedMemory::Pod(shm) = &shared.memory {
         keep.push(shm.as_raw_fd());
     }
@@ -162,28 +183,75 @@ fn own_mounts() -> io::Result<()> {
 }
 
 /// A small memory file system for libcontainer's own files, and the root below it.
-fn mount_root(container: &ContainerSpec, stage: &Path) -> Result<(), String> {
+fn mount_root(container: &ContainerSpec, stage: &Path, users: Option<&Users>) -> Result<(), String> {
     let prepare = || -> io::Result<()> {
         if !stage.is_dir() {
             fs::create_dir(stage)?;
         }
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        mount(Some("tmpfs"), stage, Some("tmpfs"), flags, Some("mode=700,size=4m"))?;
+        mount(Some("tmpfs"), stage, Some("tmpfs"), flags, Some("mode=711,size=4m"))?;
         fs::create_dir(stage.join("root"))?;
         fs::create_dir(stage.join("state"))
     };
     prepare().map_err(|error| format!("error preparing mounts: {error}"))?;
-    let overlay = || {
-        if container.overlay.options.is_empty() {
-            let (base, root) = (&container.overlay.base, stage.join("root"));
-            return mount(Some(base), &root, None::<&str>, MsFlags::MS_BIND, None::<&str>);
-        }
-        nix::unistd::chdir(&container.overlay.base)?;
-        let options = Some(container.overlay.options.as_str());
-        mount(Some("overlay"), &stage.join("root"), Some("overlay"), MsFlags::empty(), options)?;
-        nix::unistd::chdir("/")
-    };
-    overlay().map_err(|error| format!("error mounting container root: {error}"))
+    overlay(&container.overlay, stage, users).map_err(|error| format!("error mounting container root: {error}"))
+}
+
+/// Layers can be shown to users of the pod's own, an overlay as a whole cannot.
+fn overlay(overlay: &Overlay, stage: &Path, users: Option<&Users>) -> io::Result<()> {
+    let root = stage.join("root");
+    if overlay.options.is_empty() {
+        return show(&overlay.base, &root, users);
+    }
+    let mut base = overlay.base.clone();
+    if !overlay.layers.is_empty() {
+        base = stage.join("layers");
+        fs::create_dir(&base)?;
+    }
+    for (number, layer) in overlay.layers.iter().enumerate() {
+        let place = base.join(number.to_string());
+        fs::create_dir(&place)?;
+        show(layer, &place, users)?;
+    }
+    nix::unistd::chdir(&base)?;
+    mount(Some("overlay"), &root, Some("overlay"), MsFlags::empty(), Some(overlay.options.as_str()))?;
+    Ok(nix::unistd::chdir("/")?)
+}
+
+/// One directory at another place as well.
+fn show(directory: &Path, place: &Path, users: Option<&Users>) -> io::Result<()> {
+    let shown = sys::mount::duplicate(File::open(directory)?.as_fd())?;
+    if let Some(users) = users {
+        sys::mount::show_to(shown.as_fd(), users.fd())?;
+    }
+    sys::mount::place(shown.as_fd(), File::open(place)?.as_fd())
+}
+
+/// Our state is closed to others, and root of the pod's users is one of them:
+/// the stage moves to the uppermost directory above it. Only we see that, and
+/// nothing else below that directory is needed any more.
+fn bring_to_light(stage: &Path) -> io::Result<PathBuf> {
+    let top: PathBuf = stage.components().take(2).collect();
+    let tree = sys::mount::duplicate_tree(File::open(stage)?.as_fd())?;
+    sys::mount::place(tree.as_fd(), File::open(&top)?.as_fd())?;
+    Ok(top)
+}
+
+/// As libcontainer, which goes by path, finds the namespace.
+fn named(users: &Users) -> PathBuf {
+    format!("/proc/self/fd/{}", users.fd().as_raw_fd()).into()
+}
+
+fn check_identity(identity: &Identity, users: Option<IdRange>) -> Result<(), String> {
+    let Identity { uid, gid, groups, .. } = identity;
+    if groups.len() > GROUPS_MAX {
+        return Err(format!("more than {GROUPS_MAX} supplementary groups"));
+    }
+    let mut ids = [uid, gid].into_iter().chain(groups);
+    match users.and_then(|range| ids.find(|id| !range.has(**id)).map(|id| (id, range.length))) {
+        Some((id, length)) => Err(format!("user or group {id}: with hostUsers: false a pod has 0 to {}", length - 1)),
+        None => Ok(()),
+    }
 }
 
 /// Where to find the pod's `/dev/shm`; `None` means each container has its own,
@@ -291,10 +359,12 @@ fn gate(stage: &Path, id: &str) -> io::Result<UnixStream> {
 /// Enters the container's mount namespace, where the volumes get their places
 /// and the working directory is made. Nobody can see anything of this yet but
 /// what other containers of the pod do to volumes they share.
-fn furnish(container: &ContainerSpec, volumes: &[Volume], pid: i32) -> Result<(), String> {
+fn furnish(container: &ContainerSpec, volumes: &[Volume], pid: i32, users: Option<&Users>) -> Result<(), String> {
     let failed = |error: io::Error| format!("error entering container mounts: {error}");
     let init = sys::pidfd(Pid::from_raw(pid)).map_err(failed)?;
     setns(&init, CloneFlags::CLONE_NEWNS).map_err(io::Error::from).map_err(failed)?;
+    // What is made there belongs to its root.
+    users.map_or(Ok(()), Users::become_their_root).map_err(failed)?;
     let root = File::open("/").map_err(failed)?;
     volumes::put(volumes, root.as_fd())?;
     inroot::make(root.as_fd(), &container.cwd, Kind::Directory)

@@ -101,7 +101,7 @@ impl Container {
         let sync = File::from(ours.sync);
         Ok(Self {
             dir: spec.dir.clone(),
-            profile: Profile::of(spec),
+            profile: Profile::of(spec, shared.range()),
             // The builder finds out.
             identity: Identity::default(),
             log,
@@ -128,7 +128,7 @@ impl Container {
             Ok(Outcome::Made { pid, identity }) => {
                 self.identity = identity;
                 self.stage = Stage::Created { pid: Pid::from_raw(pid), sync };
-                match self.stdin.take_terminal(self.identity.uid) {
+                match self.stdin.take_terminal(self.profile.on_node(self.identity.uid)) {
                     Ok(None) => {}
                     Ok(Some(output)) => self.stdout = Stream::new(Which::Stdout, Some(output)),
                     Err(error) => {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use libcontainer::oci_spec::runtime::Spec;
 use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
 use nix::errno::Errno;
-use seccompiler::BpfProgram;
 
+use crate::seccomp::Filters;
 use crate::sys;
 
 /// Exit code of a container whose program could not be executed (LC-063).
@@ -27,7 +27,7 @@ pub(crate) struct Launch {
     pub(crate) no_new_privileges: bool,
     /// Final capabilities as a bit mask.
     pub(crate) capabilities: u64,
-    pub(crate) filters: Vec<BpfProgram>,
+    pub(crate) filters: Filters,
     /// One end of a socket pair. A byte from the shim means start; it closes
     /// with the execution, so that its end without a message means success.
     pub(crate) sync: RawFd,
@@ -99,10 +99,9 @@ impl Launch {
     }
 
     fn install_filters(&self) -> Result<(), String> {
-        for filter in &self.filters {
-            sys::install_seccomp(filter).map_err(|error| format!("error installing seccomp filter: {error}"))?;
-        }
-        Ok(())
+        let Filters { programs, flags } = &self.filters;
+        let installed = programs.iter().try_for_each(|program| sys::install_seccomp(program, *flags));
+        installed.map_err(|error| format!("error installing seccomp filter: {error}"))
     }
 
     fn set_capabilities(&self) -> Result<(), String> {

@@ -15,30 +15,49 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::SigSet;
 use nix::unistd::{chdir, pipe2, pivot_root};
 
+use crate::users::Users;
 use crate::wire::Seccomp;
 use crate::{seccomp, sys};
 
 /// Starts it. The namespace lives as long as it does, and it as long as the shim.
-pub(crate) fn start() -> io::Result<OwnedFd> {
+pub(crate) fn start(users: Option<&Users>) -> io::Result<OwnedFd> {
+    match users {
+        Some(users) => start_theirs(users),
+        None => start_ours(),
+    }
+}
+
+/// In a namespace that belongs to the pod's users. Only a process that has
+/// become one of them can make that, and cannot come back: a child does.
+fn start_theirs(users: &Users) -> io::Result<OwnedFd> {
+    let (report, report_end) = pipe2(OFlag::O_CLOEXEC)?;
+    let (hold, hold_end) = pipe2(OFlag::O_CLOEXEC)?;
+    let mut report_end = File::from(report_end);
+    let helper = sys::fork(|| {
+        let born = sys::close_all_but(&[report_end.as_raw_fd(), hold.as_raw_fd(), users.fd().as_raw_fd()])
+            .and_then(|()| users.become_their_root())
+            .and_then(|()| Ok(unshare(CloneFlags::CLONE_NEWPID)?))
+            .and_then(|()| sys::fork_sibling(|| live(&report_end)));
+        if let Err(error) = born {
+            let _ = report_end.write_all(error.to_string().as_bytes());
+        }
+        // The shim reads to its end. Ours is when the namespace was taken.
+        let _ = sys::close_all_but(&[hold.as_raw_fd()]);
+        i32::from(File::from(hold).read(&mut [0]).is_err())
+    })?;
+    drop(report_end);
+    let mut said = String::new();
+    File::from(report).read_to_string(&mut said)?;
+    let namespace = File::open(format!("/proc/{helper}/ns/pid_for_children"));
+    drop(hold_end);
+    if said == "+" { Ok(namespace?.into()) } else { Err(io::Error::other(said)) }
+}
+
+fn start_ours() -> io::Result<OwnedFd> {
     let own = File::open("/proc/self/ns/pid")?;
     let (report, report_end) = pipe2(OFlag::O_CLOEXEC)?;
     unshare(CloneFlags::CLONE_NEWPID)?;
-    let forked = sys::fork(|| {
-        let mut report = File::from(report_end);
-        match isolate(&report) {
-            // When the shim has died meanwhile, nobody hears this.
-            Ok(()) => {
-                if report.write_all(b"+").is_ok() {
-                    drop(report);
-                    sys::reap_for_ever()
-                }
-            }
-            Err(error) => {
-                let _ = report.write_all(error.to_string().as_bytes());
-            }
-        }
-        1
-    });
+    let forked = sys::fork(|| live(&File::from(report_end)));
     let namespace = File::open("/proc/self/ns/pid_for_children");
     if let Err(error) = setns(&own, CloneFlags::CLONE_NEWPID) {
         // Whatever we made from now on would be born in the wrong namespace.
@@ -50,6 +69,19 @@ pub(crate) fn start() -> io::Result<OwnedFd> {
     // Ends when the child has let go of it.
     File::from(report).read_to_string(&mut said)?;
     if said == "+" { Ok(namespace?.into()) } else { Err(io::Error::other(said)) }
+}
+
+/// Of process 1; returns only if it cannot live.
+fn live(mut report: &File) -> i32 {
+    match isolate(report) {
+        // When the shim has died meanwhile, nobody hears this.
+        Ok(()) if report.write_all(b"+").is_ok() && sys::close_all_but(&[]).is_ok() => sys::reap_for_ever(),
+        Ok(()) => {}
+        Err(error) => {
+            let _ = report.write_all(error.to_string().as_bytes());
+        }
+    }
+    1
 }
 
 fn isolate(report: &File) -> io::Result<()> {
@@ -70,7 +102,7 @@ fn isolate(report: &File) -> io::Result<()> {
     sys::set_capabilities(0)?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
-    filters.iter().try_for_each(|filter| sys::install_seccomp(filter))
+    filters.programs.iter().try_for_each(|program| sys::install_seccomp(program, filters.flags))
 }
 
 /// A root directory with nothing in it.

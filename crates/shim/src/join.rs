@@ -20,7 +20,7 @@ use crate::executor::{Launch, START_ERROR};
 use crate::inroot::Identity;
 use crate::profile::Profile;
 use crate::wire::PidNamespace;
-use crate::{parcel, spec, sys, terminal};
+use crate::{parcel, spec, sys, terminal, users};
 
 /// What joins, and where.
 pub(crate) struct Entry<'a> {
@@ -52,9 +52,9 @@ pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends) -> io::Result<Pid> {
 fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::Infallible, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
     isolate(ends, pidfd).map_err(failed("preparing process"))?;
-    ends.give_to(entry.identity).map_err(failed("giving the user its streams"))?;
+    ends.give_to(entry.identity, entry.profile.users).map_err(failed("giving the user its streams"))?;
     sys::set_oom_score(entry.profile.oom_score_adj).map_err(failed("setting OOM score"))?;
-    let available = sys::permitted_capabilities().map_err(failed("reading capabilities"))?;
+    let available = entry.profile.available().map_err(failed("reading capabilities"))?;
     // While the host's files can be seen: a seccomp profile is one.
     let mut launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
     enter_cgroups(entry).map_err(failed("entering container cgroup"))?;
@@ -68,6 +68,11 @@ fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::
         take_terminal(entry, console).map_err(failed("opening terminal"))?;
         launch.add_env(TERMINAL_KIND);
     }
+    if entry.profile.users.is_some() {
+        let joined =
+            setns(pidfd, CloneFlags::CLONE_NEWUSER).map_err(io::Error::from).and_then(|()| users::become_root());
+        joined.map_err(failed("joining the pod's users"))?;
+    }
     become_user(entry, &launch)?;
     launch.confine()?;
     Err(launch.execute())
@@ -80,7 +85,7 @@ const TERMINAL_KIND: (&CStr, &CStr) = (c"TERM", c"xterm");
 /// side goes to whoever asked.
 fn take_terminal(entry: &Entry<'_>, console: &OwnedFd) -> io::Result<()> {
     let (master, peer) = terminal::open_inside()?;
-    nix::unistd::fchown(&peer, Some(Uid::from_raw(entry.identity.uid)), None)?;
+    nix::unistd::fchown(&peer, Some(Uid::from_raw(entry.profile.on_node(entry.identity.uid))), None)?;
     sys::set_controlling_terminal(peer.as_fd())?;
     nix::unistd::dup2_stdin(&peer)?;
     nix::unistd::dup2_stdout(&peer)?;

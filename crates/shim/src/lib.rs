@@ -3,7 +3,7 @@
 //!
 //! It is a re-exec of the same binary, synchronous and single-threaded (it
 //! forks Rust code, which only a single-threaded process may do). It holds the
-//! pod's network, IPC and UTS namespaces and outlives the agent.
+//! pod's network, IPC, UTS and user namespaces and outlives the agent (TC-281).
 //! Never: async, policy, other crates of ours.
 //!
 //! Read in this order: `wire` (what the engine asks), `server` (the loop),
@@ -41,6 +41,7 @@ mod server;
 mod spec;
 mod sys;
 mod terminal;
+mod users;
 mod volumes;
 
 use std::ffi::OsString;

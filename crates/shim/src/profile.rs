@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use crate::executor::Launch;
 use crate::inroot::Identity;
-use crate::wire::{Cgroup, ContainerSpec, PidNamespace, Seccomp};
+use crate::wire::{CAPABILITIES, Cgroup, ContainerSpec, IdRange, PidNamespace, Seccomp};
 use crate::{seccomp, spec, sys};
 
 pub(crate) struct Profile {
@@ -19,10 +19,12 @@ pub(crate) struct Profile {
     pub(crate) cgroup: Cgroup,
     pub(crate) pid: PidNamespace,
     pub(crate) oom_score_adj: i32,
+    /// Of the pod's own users.
+    pub(crate) users: Option<IdRange>,
 }
 
 impl Profile {
-    pub(crate) fn of(spec: &ContainerSpec) -> Self {
+    pub(crate) fn of(spec: &ContainerSpec, users: Option<IdRange>) -> Self {
         Self {
             env: spec.env.clone(),
             cwd: spec.cwd.clone(),
@@ -32,7 +34,19 @@ impl Profile {
             cgroup: spec.cgroup.clone(),
             pid: spec.pid.clone(),
             oom_score_adj: spec.oom_score_adj,
+            users,
         }
+    }
+
+    /// Whose number on the node this one of the container is.
+    pub(crate) fn on_node(&self, id: u32) -> u32 {
+        self.users.map_or(id, |range| range.on_node(id))
+    }
+
+    /// The capabilities there are to give: who enters a user namespace has all
+    /// of them, in it.
+    pub(crate) fn available(&self) -> io::Result<u64> {
+        if self.users.is_some() { Ok((1 << CAPABILITIES.len()) - 1) } else { sys::permitted_capabilities() }
     }
 
     /// The last steps of a process that runs `args`; `available` are the

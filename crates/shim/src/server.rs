@@ -18,7 +18,7 @@ use crate::container::{Answer, Asked, Container, Stage};
 use crate::exec::{Connected, Execs, Order};
 use crate::log::{LINE_BYTES_MAX, Which};
 use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
-use crate::{init, parcel, sys, wire::ContainerSpec};
+use crate::{init, parcel, sys, users, wire::ContainerSpec};
 
 /// Engines talking to one shim at a time (one, and room for a restarted one),
 /// and what streams need.
@@ -490,7 +490,21 @@ fn enter(setup: &Setup) -> io::Result<Shared> {
     flags.set(CloneFlags::CLONE_NEWNET, setup.network);
     flags.set(CloneFlags::CLONE_NEWIPC, setup.ipc);
     flags.set(CloneFlags::CLONE_NEWUTS, setup.hostname.is_some());
-    unshare(flags)?;
+    let users = match setup.users {
+        Some(range) => Some(users::enter(range, flags, || furnish(setup))?),
+        None => {
+            unshare(flags)?;
+            furnish(setup)?;
+            None
+        }
+    };
+    let memory = if setup.ipc { SharedMemory::of_pod(setup.users)? } else { SharedMemory::Node };
+    let pid = if setup.pid { Some(init::start(users.as_ref())?) } else { None };
+    Ok(Shared { memory, pid, users })
+}
+
+/// Settings of the namespaces we are in.
+fn furnish(setup: &Setup) -> io::Result<()> {
     if let Some(hostname) = &setup.hostname {
         nix::unistd::sethostname(hostname)?;
     }
@@ -502,7 +516,5 @@ fn enter(setup: &Setup) -> io::Result<Shared> {
         let written = std::fs::write(std::path::Path::new("/proc/sys").join(path), value);
         written.map_err(|error| io::Error::new(error.kind(), format!("sysctl {path} = {value}: {error}")))?;
     }
-    let memory = if setup.ipc { SharedMemory::of_pod()? } else { SharedMemory::Node };
-    let pid = if setup.pid { Some(init::start()?) } else { None };
-    Ok(Shared { memory, pid })
+    Ok(())
 }

@@ -16,13 +16,15 @@ pub(crate) struct Around<'a> {
     pub(crate) shm: Option<&'a Path>,
     /// Its PID namespace if it is not the node's; empty: a new one.
     pub(crate) pid: Option<&'a Path>,
+    /// Its user namespace if it is not the node's.
+    pub(crate) users: Option<&'a Path>,
     /// What capabilities we have to give.
     pub(crate) available: u64,
 }
 
 /// The OCI configuration of a container.
 pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>) -> Value {
-    let Around { root, shm, pid, available } = *around;
+    let Around { root, shm, pid, users, available } = *around;
     // Some more than the program will have: the executor needs them to install
     // the filter, to give the rest up, itself included, and to stand where the
     // user may not go.
@@ -35,6 +37,11 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
         let is_new = path.as_os_str().is_empty();
         namespaces.push(if is_new { json!({"type": "pid"}) } else { json!({"type": "pid", "path": path}) });
     }
+    if let Some(path) = users {
+        namespaces.push(json!({"type": "user", "path": path}));
+    }
+    // Whoever has users of its own cannot make any; they come as volumes.
+    let devices: &[Device] = if users.is_some() { &[] } else { &spec.devices };
     let (masked, mut readonly): (&[&str], Vec<&str>) =
         if spec.privileged || spec.unmasked_proc { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
     if !spec.privileged && !spec.cgroup.hierarchies.is_empty() {
@@ -63,7 +70,7 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
             "namespaces": namespaces,
             "maskedPaths": masked,
             "readonlyPaths": readonly,
-            "devices": spec.devices.iter().map(device).collect::<Vec<_>>(),
+            "devices": devices.iter().map(device).collect::<Vec<_>>(),
         },
     })
 }

@@ -32,13 +32,26 @@ pub(crate) fn fork(child: impl FnOnce() -> i32) -> io::Result<Pid> {
     // SAFETY: the shim has one thread, so the child may allocate and lock.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
-            // SAFETY: ends the process without running the parent's exit handlers.
-            unsafe { libc::_exit(code) }
-        }
+        0 => end_with(child),
         pid => Ok(Pid::from_raw(pid)),
     }
+}
+
+/// Forks this process as [`fork`] does; the child's parent is our own.
+pub(crate) fn fork_sibling(child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    // SAFETY: a fork in all but the parent, without a stack of its own; this
+    // process has one thread, so the child may allocate and lock.
+    match unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_PARENT | libc::SIGCHLD, 0, 0, 0, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => end_with(child),
+        pid => Ok(Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?)),
+    }
+}
+
+fn end_with(child: impl FnOnce() -> i32) -> ! {
+    let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
+    // SAFETY: ends the process without running the parent's exit handlers.
+    unsafe { libc::_exit(code) }
 }
 
 /// Forks this process as [`fork`] does; the child is born in the PID namespace
@@ -241,16 +254,14 @@ unsafe fn owned(fd: libc::c_long) -> io::Result<OwnedFd> {
 }
 
 /// Installs a seccomp filter without touching `no_new_privs`.
-pub(crate) fn install_seccomp(filter: &[seccompiler::sock_filter]) -> io::Result<()> {
+pub(crate) fn install_seccomp(filter: &[seccompiler::sock_filter], flags: u64) -> io::Result<()> {
     let program = libc::sock_fprog {
         len: u16::try_from(filter.len()).map_err(io::Error::other)?,
         filter: filter.as_ptr().cast_mut().cast(),
     };
     // SAFETY: `program` describes `filter`, whose elements have the kernel's
     // sock_filter layout; the kernel only reads it.
-    let result = unsafe {
-        libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0 as libc::c_ulong, &raw const program)
-    };
+    let result = unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

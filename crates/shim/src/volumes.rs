@@ -2,7 +2,7 @@
 //!
 //! By descriptor on both sides. libcontainer's own way goes by path, makes
 //! every volume follow the node and cannot mount a file directly below `/`
-//! (docs/decisions/0013).
+//! (docs/decisions/0014).
 
 use std::fs;
 use std::io;
@@ -15,7 +15,8 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use crate::inroot::{self, Kind};
 use crate::sys::mount::{self, Change};
-use crate::wire::BindMount;
+use crate::users::Users;
+use crate::wire::{BindMount, ContainerSpec, Device};
 
 /// Something to be mounted, as it will be.
 pub(crate) struct Volume {
@@ -26,25 +27,39 @@ pub(crate) struct Volume {
 
 /// Opens what is to be mounted. Must still be in the node's mount namespace:
 /// later mounts reach only a copy that was taken there.
-pub(crate) fn take(binds: &[BindMount]) -> Result<Vec<Volume>, String> {
-    let mut binds: Vec<_> = binds.iter().collect();
+pub(crate) fn take(container: &ContainerSpec, users: Option<&Users>) -> Result<Vec<Volume>, String> {
+    let mut binds: Vec<_> = container.mounts.iter().collect();
     // Outer directories first, so that an inner mount is not hidden.
     binds.sort_by_key(|bind| bind.destination.components().count());
-    let taken = |bind: &BindMount| match &bind.sub_path {
-        None => take_one(bind).map_err(|error| format!("error mounting {:?}: {error}", bind.source)),
-        Some(part) => {
-            take_one(bind).map_err(|error| format!("error mounting subPath {part:?} of {:?}: {error}", bind.source))
-        }
+    let what = |bind: &BindMount| match &bind.sub_path {
+        None => format!("{:?}", bind.source),
+        Some(part) => format!("subPath {part:?} of {:?}", bind.source),
     };
-    binds.into_iter().map(taken).collect()
+    let taken =
+        |bind: &BindMount| take_one(bind, users).map_err(|error| format!("error mounting {}: {error}", what(bind)));
+    let mut volumes = binds.into_iter().map(taken).collect::<Result<Vec<_>, _>>()?;
+    if users.is_some() {
+        // Who has users of its own cannot make devices: it is shown the node's.
+        let devices = container.devices.iter().map(take_device);
+        volumes.splice(0..0, devices.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(volumes)
 }
 
-fn take_one(bind: &BindMount) -> io::Result<Volume> {
+fn take_device(device: &Device) -> Result<Volume, String> {
+    let bind = BindMount { source: device.source.clone(), destination: device.path.clone(), ..BindMount::default() };
+    take_one(&bind, None).map_err(|error| format!("error mounting device {:?}: {error}", device.source))
+}
+
+fn take_one(bind: &BindMount, users: Option<&Users>) -> io::Result<Volume> {
     let source = open_source(bind)?;
     if bind.follows_node || bind.reaches_node {
         check_propagation(bind, source.as_fd())?;
     }
     let tree = mount::duplicate_tree(source.as_fd())?;
+    if let Some(users) = users {
+        mount::show_to(tree.as_fd(), users.fd())?;
+    }
     let propagation = match (bind.follows_node, bind.reaches_node) {
         (_, true) => None,
         (true, false) => Some(libc::MS_SLAVE),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 /// such a request is answered with [`Fault::Unsupported`]. 3 knows streams,
 /// inputs, terminals, log limits and PID namespaces of pods. 4 knows kernel
 /// settings, devices, parts of volumes and how mounts behave. 5 knows mounts
-/// that reach the node.
+/// that reach the node, seccomp profiles and users of pods.
 pub const VERSION: u32 = 5;
 
 /// The first version that knows [`Request::Exec`].
@@ -28,7 +28,7 @@ pub const STREAMS_SINCE: u32 = 3;
 /// `/proc`, a [`User`] of groups and a [`BindMount`] of parts and propagation.
 pub const CONFINEMENT_SINCE: u32 = 4;
 
-/// The first version that knows [`BindMount::reaches_node`].
+/// The first version that knows [`BindMount::reaches_node`] and [`Setup::users`].
 pub const ISOLATION_SINCE: u32 = 5;
 
 /// What is kept of each output of a command (CVE-2022-31030).
@@ -135,6 +135,16 @@ pub struct Setup {
     /// Paths below `/proc/sys` with their values, of its own namespaces only.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
+    /// A user namespace of its own, which owns the others.
+    #[serde(default)]
+    pub users: Option<IdRange>,
+}
+
+/// Users and groups 0, 1, 2 … of a pod are these of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdRange {
+    pub first: u32,
+    pub length: u32,
 }
 
 /// What somebody is connected to.
@@ -189,6 +199,9 @@ pub struct ContainerSpec {
 pub struct Device {
     /// Below `/dev`.
     pub path: PathBuf,
+    /// Where the node has it.
+    #[serde(default)]
+    pub source: PathBuf,
     pub is_block: bool,
     pub major: u32,
     pub minor: u32,
@@ -225,6 +238,10 @@ pub struct Overlay {
     /// Where to stand while mounting: names of layers are relative to it.
     pub base: PathBuf,
     pub options: String,
+    /// With users of the pod's own: the layers that `options` calls `0`, `1` …,
+    /// each to be shown as theirs.
+    #[serde(default)]
+    pub layers: Vec<PathBuf>,
 }
 
 /// Who runs the program. Numbers beat the name.
@@ -263,8 +280,9 @@ pub struct BindMount {
 pub enum Seccomp {
     Default,
     Unconfined,
-    /// A profile in the format of Docker and the kubelet.
-    Profile(PathBuf),
+    /// The text of a profile in the format of Docker and the OCI runtime
+    /// specification. (Shims before [`ISOLATION_SINCE`] refuse it.)
+    Profile(String),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -40,7 +40,8 @@ fn version_2_gets_weights_and_limits_in_one_directory() {
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
     let dir = fake(&files);
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
-    assert!(cgroups.is_v2());
+    assert!(matches!(cgroups.layout, Layout::V2 { filters: false, .. }), "a directory that looks like it");
+    assert!(!cgroups.has_device_rules());
     let path = cgroups.pod("pod1").unwrap().join("c1");
     cgroups.create(&path, &resources(), Devices::Standard(vec![])).unwrap();
     let read = |file: &str| fs::read_to_string(dir.path().join("podium-t/pod1/c1").join(file)).unwrap();
@@ -68,7 +69,7 @@ fn version_1_gets_a_directory_in_every_hierarchy_and_a_device_list() {
         ("unified/cgroup.controllers", ""),
     ]);
     let cgroups = Cgroups::detect(dir.path(), "/podium-t").unwrap();
-    assert!(!cgroups.is_v2());
+    assert!(matches!(cgroups.layout, Layout::V1(_)));
     let path = cgroups.pod("burstable/pod1").unwrap().join("c1");
     cgroups.create(&path, &resources(), Devices::Standard(vec![])).unwrap();
     let read = |file: &str| fs::read_to_string(dir.path().join(file)).unwrap();
@@ -145,4 +146,24 @@ fn version_2_tells_usage() {
     };
     assert_eq!(cgroups.usage(&cgroups.pod("p").unwrap(), at).unwrap(), expected);
     assert!(cgroups.usage(&cgroups.pod("gone").unwrap(), at).is_err());
+}
+
+#[test]
+fn lc_340_out_of_memory_a_container_of_version_2_ends_as_a_whole() {
+    let files = [
+        ("cgroup.controllers", "memory"),
+        ("cgroup.subtree_control", "memory"),
+        ("podium-t/cgroup.controllers", "memory"),
+        ("podium-t/cgroup.subtree_control", "memory"),
+        ("podium-t/memory.oom.group", "0"),
+        ("podium-t/c/memory.oom.group", "0"),
+    ];
+    let dir = fake(&files);
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    let create =
+        |path: &str, devices: Devices| cgroups.create(Path::new(path), &Resources::default(), devices).unwrap();
+    let group = |path: &str| fs::read_to_string(dir.path().join(path).join("memory.oom.group")).unwrap();
+    create("podium-t", Devices::Inherit);
+    create("podium-t/c", Devices::Standard(Vec::new()));
+    assert_eq!((group("podium-t").as_str(), group("podium-t/c").as_str()), ("0", "1"), "not the pod");
 }

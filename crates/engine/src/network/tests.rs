@@ -340,6 +340,8 @@ fn ip(arguments: &[&str]) {
 fn serve_one(listener: TcpListener) {
     std::thread::spawn(move || {
         let (mut stream, peer) = listener.accept().unwrap();
+        // Before the client hears our end: its port is used again at once.
+        drop(listener);
         write!(stream, "hello {}", peer.ip()).unwrap();
     });
 }

@@ -10,6 +10,7 @@ use crate::world::{World, check, shell};
 pub(crate) const CASES: &[Case] = &[
     ("a_container_has_only_the_default_capabilities", a_container_has_only_the_default_capabilities),
     ("dangerous_system_calls_are_refused", dangerous_system_calls_are_refused),
+    ("a_localhost_profile_decides_on_calls", a_localhost_profile_decides_on_calls),
     ("masked_and_readonly_paths_hold", masked_and_readonly_paths_hold),
     ("no_descriptor_of_the_host_leaks_in", no_descriptor_of_the_host_leaks_in),
     ("the_hosts_devices_cannot_be_opened", the_hosts_devices_cannot_be_opened),
@@ -73,6 +74,46 @@ fn dangerous_system_calls_are_refused() {
         let mut missing = shell("missing", "true");
         missing.security.seccomp = Seccomp::Localhost("/no/such/profile.json".into());
         assert!(world.engine.create_container(&sandbox, missing).await.is_err(), "a missing profile fails closed");
+    });
+}
+
+/// A profile of the node's, for the container and for commands in it, whatever
+/// becomes of the file.
+fn a_localhost_profile_decides_on_calls() {
+    check(|world| async move {
+        let path = world.dir.path().join("profile.json");
+        fs::write(
+            &path,
+            r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
+                {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 122},
+                {"names": ["chroot"], "action": "SCMP_ACT_ERRNO", "excludes": {"caps": ["CAP_SYS_CHROOT"]}}]}"#,
+        )
+        .unwrap();
+        let sandbox = world.sandbox("a").await;
+        let mut config = shell("c", "mkdir /x; chroot / true && echo chroot; echo up; exec sleep 100");
+        config.security.seccomp = Seccomp::Localhost(path.clone());
+        let id = world.run_with(&sandbox, config.clone()).await;
+        world.says(&id, "up").await;
+        let output = world.output(&id).await;
+        assert!(output.contains("Disk quota exceeded") || output.contains("Quota exceeded"), "{output}");
+        assert!(output.contains("chroot\n"), "{output}");
+        fs::write(&path, "{}").unwrap();
+        let command = ["mkdir", "/y"].map(str::to_owned).to_vec();
+        let result = world.engine.exec_sync(&id, command, None).await.unwrap();
+        assert_ne!(result.exit_code, 0);
+        assert!(String::from_utf8_lossy(&result.stderr).to_lowercase().contains("quota exceeded"), "{result:?}");
+        for (text, why) in [("{}", "defaultAction"), ("no json", "decoding profile failed")] {
+            fs::write(&path, text).unwrap();
+            let refused =
+                world.engine.create_container(&sandbox, ContainerConfig { name: "d".into(), ..config.clone() });
+            let refused = refused.await.unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+        for path in ["", "relative.json"] {
+            let mut config = shell("e", "true");
+            config.security.seccomp = Seccomp::Localhost(path.into());
+            assert!(world.engine.create_container(&sandbox, config).await.is_err(), "{path:?}");
+        }
     });
 }
 

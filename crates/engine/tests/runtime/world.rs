@@ -215,9 +215,20 @@ fn archive() -> Vec<u8> {
 
 /// The root file system of the image.
 pub(crate) fn layer() -> Vec<u8> {
+    layer_with(&[])
+}
+
+/// With links in place of some of its directories.
+fn layer_with(links: &[(&str, &str)]) -> Vec<u8> {
+    let is_link = |path: &str| links.iter().any(|(link, _)| path.split('/').next() == Some(link));
     let mut layer = tar::Builder::new(Vec::new());
     let busybox = fs::read("/bin/busybox").expect("a static busybox is installed");
-    for dir in ["bin/", "etc/", "tmp/", "root/", "proc/", "sys/", "dev/", "data/"] {
+    for (link, target) in links {
+        append(&mut layer, link, tar::EntryType::Symlink, 0o777, b"", Some(target));
+    }
+    for dir in
+        ["bin/", "etc/", "tmp/", "root/", "proc/", "sys/", "dev/", "data/"].into_iter().filter(|dir| !is_link(dir))
+    {
         append(&mut layer, dir, tar::EntryType::Directory, if dir == "tmp/" { 0o1777 } else { 0o755 }, b"", None);
     }
     append(&mut layer, "bin/busybox", tar::EntryType::Regular, 0o755, &busybox, None);
@@ -226,19 +237,27 @@ pub(crate) fn layer() -> Vec<u8> {
     for name in [
         "sh", "sleep", "cat", "echo", "id", "ls", "pwd", "env", "hostname", "mount", "mknod", "unshare", "kill",
         "chmod", "su", "grep", "touch", "dd", "trap", "ip", "stat", "true", "ps", "head", "ln", "mkdir", "rm",
-        "chroot", "setsid", "wc", "printf", "stty", "tty", "seq", "yes", "httpd",
+        "chroot", "setsid", "wc", "printf", "readlink", "umount", "stty", "tty", "seq", "yes", "httpd",
     ] {
         append(&mut layer, &format!("bin/{name}"), tar::EntryType::Symlink, 0o777, b"", Some("busybox"));
     }
     let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/srv/web:/bin/sh\n";
-    append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
-    append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n", None);
+    let group = b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n";
+    if !is_link("etc/") {
+        append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
+        append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, group, None);
+    }
     layer.into_inner().unwrap()
 }
 
 /// The same under another name, with more members of its configuration.
 pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
-    let layer = layer();
+    archive_with(name, more, &[])
+}
+
+/// And with links in place of some of its directories.
+pub(crate) fn archive_with(name: &str, more: &str, links: &[(&str, &str)]) -> Vec<u8> {
+    let layer = layer_with(links);
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

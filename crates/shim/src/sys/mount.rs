@@ -44,18 +44,25 @@ fn open_tree(source: BorrowedFd<'_>, more: u32) -> io::Result<OwnedFd> {
 
 /// What becomes different about a mount.
 #[derive(Default)]
-pub(crate) struct Change {
+pub(crate) struct Change<'a> {
     /// `MOUNT_ATTR_…`
     pub(crate) set: u64,
     /// `MS_PRIVATE`, `MS_SLAVE`; 0: as it is.
     pub(crate) propagation: u64,
     /// What is mounted below as well.
     pub(crate) recursive: bool,
+    /// Owners are shown as users of this namespace. Only before it is mounted.
+    pub(crate) users: Option<BorrowedFd<'a>>,
 }
 
-pub(crate) fn change(mount: BorrowedFd<'_>, change: &Change) -> io::Result<()> {
-    let attributes =
-        libc::mount_attr { attr_set: change.set, attr_clr: 0, propagation: change.propagation, userns_fd: 0 };
+pub(crate) fn change(mount: BorrowedFd<'_>, change: &Change<'_>) -> io::Result<()> {
+    let users = change.users.map_or(0, |users| u64::from(users.as_raw_fd().unsigned_abs()));
+    let attributes = libc::mount_attr {
+        attr_set: change.set | if change.users.is_some() { libc::MOUNT_ATTR_IDMAP } else { 0 },
+        attr_clr: 0,
+        propagation: change.propagation,
+        userns_fd: users,
+    };
     let flags = EMPTY_PATH | if change.recursive { AT_RECURSIVE } else { 0 };
     // SAFETY: an empty path means the descriptor itself; `attributes` is valid
     // for the call and its size is given.
@@ -64,6 +71,14 @@ pub(crate) fn change(mount: BorrowedFd<'_>, change: &Change) -> io::Result<()> {
         libc::syscall(libc::SYS_mount_setattr, mount.as_raw_fd(), c"".as_ptr(), flags, &raw const attributes, size)
     };
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Shows owners of a mount that is mounted nowhere yet as users of a namespace.
+pub(crate) fn show_to(mount: BorrowedFd<'_>, users: BorrowedFd<'_>) -> io::Result<()> {
+    change(mount, &Change { users: Some(users), ..Change::default() }).map_err(|error| match error.raw_os_error() {
+        Some(libc::EINVAL) => io::Error::other("its file system cannot be shown to users of a pod's own"),
+        _ => error,
+    })
 }
 
 /// Mounts what is mounted nowhere yet on what `target` opens.

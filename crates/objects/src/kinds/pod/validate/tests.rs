@@ -226,23 +226,33 @@ fn seccomp_profiles_have_a_type_and_stay_in_their_directory() {
     profile(json!({"type": "RuntimeDefault"}), expect![""]);
     profile(
         json!({}),
-        expect!["spec.containers[0].securityContext.seccompProfile.type: Required value: type is required when seccompProfile is set"],
+        expect![
+            "spec.containers[0].securityContext.seccompProfile.type: Required value: type is required when seccompProfile is set"
+        ],
     );
     profile(
         json!({"type": "Localhost"}),
-        expect!["spec.containers[0].securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is Localhost"],
+        expect![
+            "spec.containers[0].securityContext.seccompProfile.localhostProfile: Required value: must be set when seccomp type is Localhost"
+        ],
     );
     profile(
         json!({"type": "Localhost", "localhostProfile": "../x"}),
-        expect![[r#"spec.containers[0].securityContext.seccompProfile.localhostProfile: Invalid value: "../x": must not contain '..'"#]],
+        expect![[
+            r#"spec.containers[0].securityContext.seccompProfile.localhostProfile: Invalid value: "../x": must not contain '..'"#
+        ]],
     );
     profile(
         json!({"type": "Unconfined", "localhostProfile": "x"}),
-        expect![[r#"spec.containers[0].securityContext.seccompProfile.localhostProfile: Invalid value: {"localhostProfile":"x","type":"Unconfined"}: can only be set when seccomp type is Localhost"#]],
+        expect![[
+            r#"spec.containers[0].securityContext.seccompProfile.localhostProfile: Invalid value: {"localhostProfile":"x","type":"Unconfined"}: can only be set when seccomp type is Localhost"#
+        ]],
     );
     check(
         json!({"containers": [{"name": "a", "image": "x"}], "securityContext": {"seccompProfile": {"type": "Mine"}}}),
-        expect![[r#"spec.securityContext.seccompProfile.type: Unsupported value: "Mine": supported values: "Localhost", "RuntimeDefault", "Unconfined""#]],
+        expect![[
+            r#"spec.securityContext.seccompProfile.type: Unsupported value: "Mine": supported values: "Localhost", "RuntimeDefault", "Unconfined""#
+        ]],
     );
 }
 
