@@ -4,7 +4,8 @@
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`), how does one look into
-//! it (`streams`), what can be configured (`gates`), what the node decides about all of them (`node`), what survives
+//! it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
+//! about all of them (`node`), what survives
 //! when the agent does not (`agent`, `chaos`), and does it all work with other parts (`elsewhere`).
 
 mod agent;
@@ -14,6 +15,7 @@ mod elsewhere;
 mod gates;
 mod hooks;
 mod images;
+mod isolation;
 mod life;
 mod network;
 mod node;
