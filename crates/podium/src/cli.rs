@@ -57,6 +57,17 @@ Examples:
   podium agent --kubeconfig node.kubeconfig --runtime unix:///run/containerd/containerd.sock
 
 `kubectl logs` and the like reach this node over TLS at --kubelet-bind.";
+const CRI_EXAMPLES: &str = "\
+Examples:
+  podium cri serve                                    on unix:///run/podium/cri.sock
+  podium cri serve --data-dir /srv/cri --listen unix:///run/podium-cri.sock
+  podium cri serve --cni-conf-dir /etc/cni/net.d      pods connected by CNI plugins
+
+  crictl --runtime-endpoint unix:///run/podium/cri.sock info
+  podium image import busybox.tar                     images without a registry; same --data-dir
+  kubelet --container-runtime-endpoint=unix:///run/podium/cri.sock --cgroup-driver=cgroupfs …
+
+Exit codes: 0 stopped by a signal, 1 failed, 2 wrong usage.";
 /// Where most put them, and where Debian does.
 const CNI_BIN_DIRS: [&str; 2] = ["/opt/cni/bin", "/usr/lib/cni"];
 /// What is logged when nobody says.
@@ -172,14 +183,8 @@ pub(crate) struct NodeArgs {
     /// Addresses for pods, fixed at the first start [default: a free /24 of 10.128.0.0/9]
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
-    /// Connect pods by CNI plugins: the first network configured in this directory
-    ///
-    /// Instead of Podium's own bridge. Pods that run stay connected as they are.
-    #[arg(long, value_name = "DIR")]
-    cni_conf_dir: Option<PathBuf>,
-    /// Where CNI plugins are; may be given more than once [default: /opt/cni/bin and /usr/lib/cni]
-    #[arg(long, value_name = "DIR")]
-    cni_bin_dir: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) cni: CniArgs,
     /// Who runs the containers: `embedded`, or the CRI socket of another runtime
     ///
     /// As with any kubelet the whole socket is ours: pods in it that the API
@@ -196,8 +201,23 @@ impl NodeArgs {
     pub(crate) fn runtime(&self) -> Choice {
         self.runtime.clone().unwrap_or_default()
     }
+}
 
-    pub(crate) fn cni(&self) -> Option<CniConfig> {
+/// How pods are connected, if not by Podium's own bridge.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CniArgs {
+    /// Connect pods by CNI plugins: the first network configured in this directory
+    ///
+    /// Instead of Podium's own bridge. Pods that run stay connected as they are.
+    #[arg(long, value_name = "DIR")]
+    cni_conf_dir: Option<PathBuf>,
+    /// Where CNI plugins are; may be given more than once [default: /opt/cni/bin and /usr/lib/cni]
+    #[arg(long, value_name = "DIR")]
+    cni_bin_dir: Vec<PathBuf>,
+}
+
+impl CniArgs {
+    pub(crate) fn config(&self) -> Option<CniConfig> {
         let bin_dirs = match self.cni_bin_dir.as_slice() {
             [] => CNI_BIN_DIRS.map(PathBuf::from).to_vec(),
             given => given.to_vec(),
@@ -281,9 +301,9 @@ impl NodeArgs {
         self.kubelet_bind = self.kubelet_bind.or(file.kubelet_bind);
         self.node_name = self.node_name.take().or(file.node_name);
         self.pod_cidr = self.pod_cidr.take().or(file.pod_cidr);
-        self.cni_conf_dir = self.cni_conf_dir.take().or(file.cni_conf_dir);
-        if self.cni_bin_dir.is_empty() {
-            self.cni_bin_dir = file.cni_bin_dirs;
+        self.cni.cni_conf_dir = self.cni.cni_conf_dir.take().or(file.cni_conf_dir);
+        if self.cni.cni_bin_dir.is_empty() {
+            self.cni.cni_bin_dir = file.cni_bin_dirs;
         }
         self.runtime = self.runtime.take().or(file.runtime);
         let registries = &mut self.registries.registry_config;
@@ -439,7 +459,8 @@ pub(crate) enum Cri {
     ///
     /// Stays in the foreground. Ctrl-C or SIGTERM stops the server and leaves
     /// the pods running; the next one finds them again. `podium down` stops
-    /// the pods too.
+    /// the pods too. Only root can connect.
+    #[command(after_long_help = CRI_EXAMPLES)]
     Serve(CriServe),
 }
 
@@ -455,6 +476,8 @@ pub(crate) struct CriServe {
     /// Addresses for pods, fixed at the first start [default: a free /24 of 10.128.0.0/9]
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
+    #[command(flatten)]
+    pub(crate) cni: CniArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

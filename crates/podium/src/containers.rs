@@ -80,7 +80,7 @@ impl Containers {
             Some(_) => {}
             None => write_private(&instance.places.runtime(), wanted.to_string().as_bytes())?,
         }
-        Self::connect(&wanted, instance, registries(&args.registries, false), args.cni(), clock, ids).await
+        Self::connect(&wanted, instance, registries(&args.registries, false), args.cni.config(), clock, ids).await
     }
 
     /// The one it was opened with before.

@@ -22,13 +22,11 @@ async fn serve(args: &CriServe) -> Result<()> {
     let mut rng = Rng::from_os();
     let (clock, ids) = (Clock::system(), Ids::new(rng.split()));
     let mut stopping = up::stop_signals()?;
+    let given = args.listen.as_deref().map(socket_path).transpose()?;
     let instance = Instance::open(args.place.places(), args.pod_cidr.as_deref(), &mut rng)?;
-    let path = match &args.listen {
-        Some(endpoint) => socket_path(endpoint)?,
-        None => instance.places.run.join("cri.sock"),
-    };
+    let path = given.unwrap_or_else(|| instance.places.run.join("cri.sock"));
     let registries = containers::registries(&args.registries, false);
-    let engine = containers::open_engine(&instance, registries, None, &clock, &ids).await?;
+    let engine = containers::open_engine(&instance, registries, args.cni.config(), &clock, &ids).await?;
     make_private_dir(&instance.places.run)?;
     let listener = listen(&path).await?;
     // Streams are for who was given a URL over the socket: never beyond this machine.

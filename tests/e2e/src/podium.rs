@@ -214,6 +214,31 @@ impl Podium {
         log.expect("the work directory is ours")
     }
 
+    /// Where [`Podium::serve_cri`] listens.
+    pub fn cri_socket(&self) -> PathBuf {
+        self.work.join("cri.sock")
+    }
+
+    /// Starts `podium cri serve` instead of `podium up` and waits until it listens.
+    #[track_caller]
+    pub fn serve_cri(&mut self) {
+        assert!(self.agent.is_none(), "it runs already");
+        let listen = format!("unix://{}", self.cri_socket().display());
+        let child = self
+            .podium_command(&["cri", "serve", "--log", LOG, "--listen", &listen])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(self.log())
+            .spawn();
+        let mut child = child.expect("the binary can be started");
+        let mut said = String::new();
+        let stdout = child.stdout.take().expect("stdout was asked for");
+        // Also ends when the process does.
+        BufReader::new(stdout).read_line(&mut said).expect("a pipe can be read");
+        self.agent = Some(child);
+        assert!(said.starts_with("serving CRI v1 on unix://"), "{said}\n{}", self.log_tail());
+    }
+
     /// As a crash would: no chance to say goodbye.
     #[track_caller]
     pub fn kill_agent(&mut self) {

@@ -6,10 +6,12 @@
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`), how does one look into
 //! it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
 //! about all of them (`node`), what survives
-//! when the agent does not (`agent`, `chaos`), and does it all work with other parts (`elsewhere`).
+//! when the agent does not (`agent`, `chaos`), does it all work with other parts (`elsewhere`), and who else may use
+//! the runtime (`cri`).
 
 mod agent;
 mod chaos;
+mod cri;
 mod documents;
 mod elsewhere;
 mod gates;
