@@ -522,6 +522,7 @@ fn created(
         image: config.image.clone(),
         image_ref: image.repo_digests.first().unwrap_or(&image.id).clone(),
         log_path: config.log_path.clone(),
+        mounts: config.mounts.clone(),
         resources: Some(config.resources.clone()),
         user: None,
         stop_signal: Some(config.stop_signal.clone().unwrap_or_else(|| "SIGTERM".to_owned())),

@@ -240,9 +240,21 @@ pub struct SecurityContext {
     pub capabilities_add: Vec<String>,
     pub capabilities_drop: Vec<String>,
     pub seccomp: Seccomp,
-    /// `procMount: Unmasked`: nothing of `/proc` is hidden or read-only.
+    /// Not of privileged containers: nothing is kept from those.
     #[serde(default)]
-    pub unmasked_proc: bool,
+    pub guarded: GuardedPaths,
+}
+
+/// What of `/proc` and `/sys` is hidden from a container, or read-only in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum GuardedPaths {
+    /// What runtimes usually guard.
+    #[default]
+    Usual,
+    /// `procMount: Unmasked`.
+    Nothing,
+    /// As a CRI client says.
+    These { masked: Vec<String>, readonly: Vec<String> },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -317,6 +329,8 @@ pub struct Container {
     /// Repository digest reference, or the image id where there is none.
     pub image_ref: String,
     pub log_path: PathBuf,
+    /// As given at creation.
+    pub mounts: Vec<Mount>,
     /// What the cgroup holds, where the runtime tells (LC-082).
     pub resources: Option<Resources>,
     /// Who its first process was started as (LC-083).

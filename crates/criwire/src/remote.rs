@@ -10,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri::{
     AttachRequest, Connection, Container, ContainerConfig, ContainerId, ContainerState, ContainerStats, CriError,
-    ExecRequest, ExecResult, Features, Image, ImageFs, RegistryAuth, Resources, Runtime, RuntimeEvent, RuntimeStatus,
-    RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxStats, Session, Streaming, Unready,
+    ExecRequest, ExecResult, Features, Image, ImageFs, ImageUser, RegistryAuth, Resources, Runtime, RuntimeEvent,
+    RuntimeStatus, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, SandboxStats, Session, Streaming, Unready,
 };
 use futures::stream::BoxStream;
 use tonic::{Code, Status};
@@ -63,6 +63,21 @@ impl Remote {
             Err(status) => return Err(CriError::Failed(status.message().to_owned())),
         };
         Ok(driver.parent(&self.cgroup_root, &config.cgroup_parent))
+    }
+
+    /// CRI takes a group only with a user: the image's, where nobody says.
+    async fn name_user(&self, config: &mut ContainerConfig) -> Result<(), CriError> {
+        let security = &mut config.security;
+        if security.run_as_group.is_none() || security.run_as_user.is_some() || security.run_as_username.is_some() {
+            return Ok(());
+        }
+        let Some(image) = self.image(&config.image).await? else { return Ok(()) };
+        match image.user {
+            Some(ImageUser::Name(name)) => security.run_as_username = Some(name),
+            Some(ImageUser::Uid(uid)) => security.run_as_user = Some(uid),
+            None => security.run_as_user = Some(0),
+        }
+        Ok(())
     }
 
     /// The error of an exec, or that nothing can be executed there at all.
@@ -169,7 +184,8 @@ impl Runtime for Remote {
         self.link.sandboxes(pod_uid).await
     }
 
-    async fn create_container(&self, id: &SandboxId, config: ContainerConfig) -> Result<ContainerId, CriError> {
+    async fn create_container(&self, id: &SandboxId, mut config: ContainerConfig) -> Result<ContainerId, CriError> {
+        self.name_user(&mut config).await?;
         let status = self.link.sandbox_status(id).await.map_err(sandbox(id))?;
         let of = kept::recall(status)?;
         let namespaces = of.linux.as_ref().and_then(|linux| linux.security_context.as_ref()?.namespace_options.clone());

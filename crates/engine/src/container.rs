@@ -143,7 +143,7 @@ impl Inner {
             log_limits: Some(launch::log_limits(sandbox.config.log_limits)),
             input: launch::input(config),
             tty: config.tty,
-            unmasked_proc: config.security.unmasked_proc,
+            guarded: launch::guarded(&config.security.guarded),
             devices: devices::given(config)?,
         })
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, PathBuf};
 
-use cri::{ContainerConfig, CriError, LogLimits, Mount, NamespaceMode, Propagation, SecurityContext};
+use cri::{ContainerConfig, CriError, GuardedPaths, LogLimits, Mount, NamespaceMode, Propagation, SecurityContext};
 use shim::wire;
 
 use crate::images::ImageConfig;
@@ -165,6 +165,17 @@ pub(crate) fn input(config: &ContainerConfig) -> wire::Input {
         (false, _) => wire::Input::Null,
         (true, false) => wire::Input::Open,
         (true, true) => wire::Input::Once,
+    }
+}
+
+/// `None`: the shim knows what is usual.
+pub(crate) fn guarded(paths: &GuardedPaths) -> Option<wire::Guarded> {
+    match paths {
+        GuardedPaths::Usual => None,
+        GuardedPaths::Nothing => Some(wire::Guarded::default()),
+        GuardedPaths::These { masked, readonly } => {
+            Some(wire::Guarded { masked: masked.clone(), readonly: readonly.clone() })
+        }
     }
 }
 

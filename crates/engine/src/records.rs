@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use ambient::Timestamp;
-use cri::{ContainerConfig, ContainerId, Resources, SandboxConfig, SandboxId, SandboxState};
+use cri::{ContainerConfig, ContainerId, Mount, Resources, SandboxConfig, SandboxId, SandboxState};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +46,8 @@ pub(crate) struct ContainerRecord {
     pub(crate) image: String,
     pub(crate) image_ref: String,
     pub(crate) log_path: PathBuf,
+    #[serde(default)]
+    pub(crate) mounts: Vec<Mount>,
     pub(crate) stop_signal: i32,
     #[serde(default)]
     pub(crate) stdin: bool,
@@ -78,6 +80,7 @@ impl ContainerRecord {
             image: config.image.clone(),
             image_ref: String::new(),
             log_path: sandbox.config.log_directory.join(&config.log_path),
+            mounts: config.mounts.clone(),
             stop_signal: crate::signals::TERM,
             stdin: false,
             tty: false,

@@ -116,6 +116,7 @@ impl ContainerEntry {
             image: record.image.clone(),
             image_ref: record.image_ref.clone(),
             log_path: record.log_path.clone(),
+            mounts: record.mounts.clone(),
             resources: None,
             user: self.user.as_ref().map(process_user),
             stop_signal: signals::name(record.stop_signal),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cri::{ContainerConfig, ImageUser, Mount, Seccomp, SecurityContext};
+use cri::{ContainerConfig, GuardedPaths, ImageUser, Mount, Seccomp, SecurityContext};
 use objects::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext as OwnContext};
 
 use crate::config::Config;
@@ -177,7 +177,10 @@ fn security(
         capabilities_add: capabilities.add.unwrap_or_default(),
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         seccomp: seccomp(own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref()), own.privileged, root)?,
-        unmasked_proc: own.proc_mount.as_deref() == Some("Unmasked"),
+        guarded: match own.proc_mount.as_deref() {
+            Some("Unmasked") => GuardedPaths::Nothing,
+            _ => GuardedPaths::Usual,
+        },
     })
 }
 

@@ -42,8 +42,7 @@ pub(crate) fn oci(spec: &ContainerSpec, identity: &Identity, around: &Around<'_>
     }
     // Whoever has users of its own cannot make any; they come as volumes.
     let devices: &[Device] = if users.is_some() { &[] } else { &spec.devices };
-    let (masked, mut readonly): (&[&str], Vec<&str>) =
-        if spec.privileged || spec.unmasked_proc { (&[], Vec::new()) } else { (MASKED_PATHS, READONLY_PATHS.to_vec()) };
+    let (masked, mut readonly) = guarded(spec);
     if !spec.privileged && !spec.cgroup.hierarchies.is_empty() {
         // The hierarchies' mount points had to be made first.
         readonly.push(CGROUP_PATH);
@@ -143,6 +142,17 @@ pub(crate) fn bit(name: &str) -> u64 {
 
 fn names(mask: u64) -> Vec<&'static str> {
     CAPABILITIES.iter().enumerate().filter(|(number, _)| mask & (1 << number) != 0).map(|(_, name)| *name).collect()
+}
+
+/// What to hide, and what to make read-only.
+fn guarded(spec: &ContainerSpec) -> (Vec<&str>, Vec<&str>) {
+    match &spec.guarded {
+        _ if spec.privileged => (Vec::new(), Vec::new()),
+        Some(given) => {
+            (given.masked.iter().map(String::as_str).collect(), given.readonly.iter().map(String::as_str).collect())
+        }
+        None => (MASKED_PATHS.to_vec(), READONLY_PATHS.to_vec()),
+    }
 }
 
 /// Where the mounts of a container under construction live, below its

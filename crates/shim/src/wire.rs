@@ -187,11 +187,18 @@ pub struct ContainerSpec {
     /// A terminal instead of pipes.
     #[serde(default)]
     pub tty: bool,
-    /// Nothing of `/proc` is hidden or read-only.
+    /// What is hidden or read-only; `None`: the usual paths.
     #[serde(default)]
-    pub unmasked_proc: bool,
+    pub guarded: Option<Guarded>,
     #[serde(default)]
     pub devices: Vec<Device>,
+}
+
+/// Paths in the container.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Guarded {
+    pub masked: Vec<String>,
+    pub readonly: Vec<String>,
 }
 
 /// A device node to be made in a container; the cgroup decides who opens it.

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cri::{
-    Container, ContainerConfig, ContainerId, ContainerState, CriError, Device, Mount, ProcessUser, Propagation,
-    SandboxId, Seccomp, SecurityContext,
+    Container, ContainerConfig, ContainerId, ContainerState, CriError, Device, GuardedPaths, Mount, ProcessUser,
+    Propagation, SandboxId, Seccomp, SecurityContext,
 };
 
 use super::{id32, nanoseconds, required, resources, signal, time};
@@ -92,7 +92,7 @@ pub(crate) fn status_to_wire(container: &Container) -> v1::ContainerStatus {
         message: container.message.clone(),
         labels: container.labels.clone(),
         annotations: container.annotations.clone(),
-        mounts: Vec::new(),
+        mounts: container.mounts.iter().map(whole_mount).collect(),
         log_path: text(&container.log_path),
         resources: resources.map(|linux| v1::ContainerResources { linux: Some(linux) }),
         image_id: container.image_ref.clone(),
@@ -142,6 +142,8 @@ pub(crate) fn status_from_wire(
         image: if image.user_specified_image.is_empty() { image.image } else { image.user_specified_image },
         image_ref: wire.image_ref,
         log_path: wire.log_path.into(),
+        // What we could not have asked for is not ours to show.
+        mounts: wire.mounts.into_iter().filter_map(|mount| mount_from_wire(mount).ok()).collect(),
         resources: resources.map(|linux| resources::from_wire(Some(&linux))),
         user,
         stop_signal: signal::name(wire.stop_signal),
@@ -178,15 +180,19 @@ fn user_from_wire(wire: v1::LinuxContainerUser) -> Result<ProcessUser, CriError>
 }
 
 fn mount_to_wire(mount: &Mount) -> Result<v1::Mount, CriError> {
-    if mount.sub_path.is_some() {
-        return Err(CriError::Unsupported("mount a part of a volume safely"));
+    match mount.sub_path {
+        Some(_) => Err(CriError::Unsupported("mount a part of a volume safely")),
+        None => Ok(whole_mount(mount)),
     }
+}
+
+fn whole_mount(mount: &Mount) -> v1::Mount {
     let propagation = match mount.propagation {
         Propagation::Private => v1::MountPropagation::Private,
         Propagation::HostToContainer => v1::MountPropagation::HostToContainer,
         Propagation::Bidirectional => v1::MountPropagation::Bidirectional,
     };
-    Ok(v1::Mount {
+    v1::Mount {
         container_path: text(&mount.container_path),
         host_path: text(&mount.host_path),
         readonly: mount.readonly,
@@ -194,12 +200,16 @@ fn mount_to_wire(mount: &Mount) -> Result<v1::Mount, CriError> {
         recursive_read_only: mount.recursive_readonly,
         image: None,
         image_sub_path: String::new(),
-    })
+    }
 }
 
 fn mount_from_wire(wire: v1::Mount) -> Result<Mount, CriError> {
     if wire.image.is_some_and(|image| !image.image.is_empty()) {
         return Err(CriError::Unsupported("mount images as volumes"));
+    }
+    if wire.recursive_read_only && !wire.readonly {
+        let path = wire.container_path;
+        return Err(CriError::Invalid(format!("mount {path:?}: recursive_read_only needs readonly")));
     }
     let propagation = match v1::MountPropagation::try_from(wire.propagation) {
         Ok(v1::MountPropagation::Private) => Propagation::Private,
@@ -227,10 +237,7 @@ fn device_to_wire(device: &Device) -> v1::Device {
 
 fn security_to_wire(security: &SecurityContext, namespaces: v1::NamespaceOption) -> v1::LinuxContainerSecurityContext {
     let id = |id: u32| v1::Int64Value { value: i64::from(id) };
-    let hidden = |paths: &[&str]| match security.unmasked_proc || security.privileged {
-        true => Vec::new(),
-        false => paths.iter().map(|&path| path.to_owned()).collect(),
-    };
+    let (masked_paths, readonly_paths) = guarded_to_wire(security);
     let groups = match security.strict_groups {
         true => v1::SupplementalGroupsPolicy::Strict,
         false => v1::SupplementalGroupsPolicy::Merge,
@@ -249,8 +256,8 @@ fn security_to_wire(security: &SecurityContext, namespaces: v1::NamespaceOption)
         supplemental_groups: security.supplemental_groups.iter().copied().map(i64::from).collect(),
         supplemental_groups_policy: groups.into(),
         no_new_privs: security.no_new_privileges,
-        masked_paths: hidden(&MASKED),
-        readonly_paths: hidden(&READONLY),
+        masked_paths,
+        readonly_paths,
         seccomp: Some(seccomp_to_wire(&security.seccomp)),
         apparmor: None,
     }
@@ -264,6 +271,9 @@ fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<Securit
     // Whoever asks for a profile of their own must not run without it.
     if wire.apparmor.is_some_and(|profile| profile.profile_type == i32::from(v1::ProfileType::Localhost)) {
         return Err(CriError::Unsupported("apply AppArmor profiles"));
+    }
+    if wire.run_as_group.is_some() && wire.run_as_user.is_none() && wire.run_as_username.is_empty() {
+        return Err(CriError::Invalid("run_as_group: give run_as_user or run_as_username with it".into()));
     }
     let id = |value: Option<v1::Int64Value>, name: &str| value.map(|id| id32(id.value, name)).transpose();
     let groups = wire.supplemental_groups.into_iter().map(|group| id32(group, "supplemental_groups"));
@@ -280,9 +290,29 @@ fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<Securit
         capabilities_add: capabilities.add_capabilities,
         capabilities_drop: capabilities.drop_capabilities,
         seccomp: seccomp_from_wire(wire.seccomp)?,
-        // The agent names what to hide; nothing is what `procMount: Unmasked` becomes.
-        unmasked_proc: !wire.privileged && wire.masked_paths.is_empty() && wire.readonly_paths.is_empty(),
+        guarded: guarded_from_wire(wire.privileged, wire.masked_paths, wire.readonly_paths),
     })
+}
+
+fn guarded_to_wire(security: &SecurityContext) -> (Vec<String>, Vec<String>) {
+    let all = |paths: &[&str]| paths.iter().map(|&path| path.to_owned()).collect();
+    match &security.guarded {
+        _ if security.privileged => (Vec::new(), Vec::new()),
+        GuardedPaths::Usual => (all(&MASKED), all(&READONLY)),
+        GuardedPaths::Nothing => (Vec::new(), Vec::new()),
+        GuardedPaths::These { masked, readonly } => (masked.clone(), readonly.clone()),
+    }
+}
+
+/// The agent names what to guard; nothing is what `procMount: Unmasked` becomes.
+fn guarded_from_wire(is_privileged: bool, masked: Vec<String>, readonly: Vec<String>) -> GuardedPaths {
+    if is_privileged || masked == MASKED && readonly == READONLY {
+        GuardedPaths::Usual
+    } else if masked.is_empty() && readonly.is_empty() {
+        GuardedPaths::Nothing
+    } else {
+        GuardedPaths::These { masked, readonly }
+    }
 }
 
 fn seccomp_to_wire(seccomp: &Seccomp) -> v1::SecurityProfile {

@@ -155,7 +155,12 @@ pub(crate) fn namespaces_to_wire(config: &SandboxConfig) -> v1::NamespaceOption 
 }
 
 fn users_from_wire(wire: Option<&v1::UserNamespace>) -> Result<Option<IdRange>, CriError> {
-    let Some(wire) = wire.filter(|wire| wire.mode == i32::from(v1::NamespaceMode::Pod)) else { return Ok(None) };
+    let Some(wire) = wire else { return Ok(None) };
+    match v1::NamespaceMode::try_from(wire.mode) {
+        Ok(v1::NamespaceMode::Pod) => {}
+        Ok(v1::NamespaceMode::Node) => return Ok(None),
+        _ => return Err(CriError::Invalid(format!("user namespace: mode {} is not supported", wire.mode))),
+    }
     match (wire.uids.as_slice(), wire.gids.as_slice()) {
         ([], []) => Ok(None),
         ([uids], [gids]) if uids == gids && uids.container_id == 0 => {
@@ -254,6 +259,8 @@ mod tests {
     fn what_cannot_be_is_refused() {
         assert!(config_from_wire(v1::PodSandboxConfig::default()).is_err());
         assert!(mode_from_wire(v1::NamespaceMode::Target.into(), "pid").is_err());
+        let users = v1::UserNamespace { mode: v1::NamespaceMode::Container.into(), ..Default::default() };
+        assert!(users_from_wire(Some(&users)).is_err());
         assert!(port_from_wire(&v1::PortMapping { host_port: 70_000, ..v1::PortMapping::default() }).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cri::{CriError, Device, Mount, NamespaceMode, Runtime};
+use cri::{CriError, Device, GuardedPaths, Mount, NamespaceMode, Runtime};
 
 use crate::harness::Case;
 use crate::world::{check, shell};
@@ -314,7 +314,7 @@ fn groups_and_names_are_as_asked() {
             assert!(output.contains("99"), "{output}");
         }
         let mut open = shell("open", "cat /proc/mounts");
-        open.security.unmasked_proc = true;
+        open.security.guarded = GuardedPaths::Nothing;
         let id = world.run_with(&sandbox, open).await;
         world.exit(&id).await;
         let mounts = world.output(&id).await;

@@ -59,14 +59,20 @@ fn config() -> ContainerConfig {
 fn container_configurations_survive_the_wire() {
     let plain = config();
     let unmasked = ContainerConfig {
-        security: SecurityContext { unmasked_proc: true, seccomp: Seccomp::Unconfined, ..SecurityContext::default() },
+        security: SecurityContext {
+            guarded: GuardedPaths::Nothing,
+            seccomp: Seccomp::Unconfined,
+            ..SecurityContext::default()
+        },
         ..config()
     };
     let privileged = ContainerConfig {
         security: SecurityContext { privileged: true, run_as_username: Some("web".into()), ..Default::default() },
         ..config()
     };
-    for config in [plain, unmasked, privileged] {
+    let guarded = GuardedPaths::These { masked: vec!["/proc/kcore".into()], readonly: vec![] };
+    let own = ContainerConfig { security: SecurityContext { guarded, ..config().security }, ..config() };
+    for config in [plain, unmasked, privileged, own] {
         let wire = config_to_wire(&config, v1::NamespaceOption::default()).unwrap();
         assert_eq!(config_from_wire(wire).unwrap(), config);
     }
@@ -90,6 +96,7 @@ fn lc_063_statuses_survive_the_wire() {
         image: "busybox:1.36".into(),
         image_ref: "busybox@sha256:00".into(),
         log_path: "/logs/app/3.log".into(),
+        mounts: config().mounts,
         resources: Some(Resources { memory_limit_bytes: Some(1 << 20), ..Resources::default() }),
         user: Some(ProcessUser { uid: 1000, gid: 0, supplemental_groups: vec![7] }),
         stop_signal: Some("SIGTERM".into()),
@@ -106,9 +113,14 @@ fn what_would_be_dropped_silently_is_refused() {
     assert!(matches!(mount_to_wire(&sub_path), Err(CriError::Unsupported(_))));
     let image = v1::Mount { image: Some(super::super::image::spec("busybox")), ..v1::Mount::default() };
     assert!(matches!(mount_from_wire(image), Err(CriError::Unsupported(_))));
+    let writable = v1::Mount { recursive_read_only: true, ..v1::Mount::default() };
+    assert!(matches!(mount_from_wire(writable), Err(CriError::Invalid(_))));
     let profile = v1::SecurityProfile { profile_type: v1::ProfileType::Localhost.into(), ..Default::default() };
     let wire = v1::LinuxContainerSecurityContext { apparmor: Some(profile), ..Default::default() };
     assert!(matches!(security_from_wire(wire), Err(CriError::Unsupported(_))));
+    let group = Some(v1::Int64Value { value: 0 });
+    let wire = v1::LinuxContainerSecurityContext { run_as_group: group, ..Default::default() };
+    assert!(matches!(security_from_wire(wire), Err(CriError::Invalid(_))));
     let user = Some(v1::Int64Value { value: -1 });
     let wire = v1::LinuxContainerSecurityContext { run_as_user: user, ..Default::default() };
     assert!(matches!(security_from_wire(wire), Err(CriError::Invalid(_))));
