@@ -222,9 +222,9 @@ impl Api {
         let known = call.kind.subresources.iter().find(|known| known.name() == name);
         let part = write::Part::Of(*known.ok_or(ApiError::NoSuchResource)?);
         match (name, verb) {
-            ("status" | "ephemeralcontainers", Verb::Get) => read::get(self, call).await,
-            ("ephemeralcontainers", Verb::Update) => write::replace(self, call, body, part).await,
-            ("ephemeralcontainers", Verb::Patch) => write::patch(self, call, body, part).await,
+            ("status" | "ephemeralcontainers" | "resize", Verb::Get) => read::get(self, call).await,
+            ("ephemeralcontainers" | "resize", Verb::Update) => write::replace(self, call, body, part).await,
+            ("ephemeralcontainers" | "resize", Verb::Patch) => write::patch(self, call, body, part).await,
             ("status", Verb::Update) => write::replace(self, call, body, write::Part::Status).await,
             ("status", Verb::Patch) => write::patch(self, call, body, write::Part::Status).await,
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,

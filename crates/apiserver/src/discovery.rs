@@ -145,7 +145,9 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
         Subresource::PortForward => ("PodPortForwardOptions", vec!["create", "get"]),
         Subresource::Proxy if kind.kind == "Node" => ("NodeProxyOptions", every()),
         Subresource::Proxy => ("PodProxyOptions", every()),
-        Subresource::EphemeralContainers | Subresource::Status => (kind.kind, vec!["get", "patch", "update"]),
+        Subresource::EphemeralContainers | Subresource::Resize | Subresource::Status => {
+            (kind.kind, vec!["get", "patch", "update"])
+        }
     }
 }
 

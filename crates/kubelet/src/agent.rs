@@ -1,5 +1,6 @@
 //! The agent of one node: puts the parts together and runs them.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::pods::Pods;
 use crate::server::{Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
-use crate::{log_files, node};
+use crate::{log_files, node, statics};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -137,30 +138,35 @@ async fn start(
     }
 }
 
-/// LC-377: first everything the API knows, then what it does not.
+/// LC-356: what files ask for runs with or without the API. LC-377: then
+/// everything the API knows, then what it does not.
 async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Steward) {
     let mut wake_ups = ctx.runtime.events();
     let own = Scope::fields(format!("metadata.name={}", ctx.config.node_name));
     let nodes = ctx.client.cache::<Node>(own);
-    // Nobody is judged by labels and taints that are not known yet.
-    nodes.synced().await;
-    cache.synced().await;
     let (mut node_changes, mut changes) = (nodes.subscribe(), cache.subscribe());
+    let mut statics = statics::follow(&ctx).await;
     let mut pods = Pods::new(ctx, cache.connections(), steward);
-    while let Some(change) = node_changes.try_next() {
-        pods.on_node(&change);
-    }
-    pods.on_changes(std::iter::from_fn(|| changes.try_next()).collect());
-    pods.sweep().await;
+    pods.on_statics(&statics.borrow_and_update());
+    // Nobody of the API is judged by labels and taints that are not known yet.
+    let mut synced = pin!(async { tokio::join!(nodes.synced(), cache.synced()) });
+    let mut is_synced = false;
     let mut resync = tokio::time::interval(RESYNC);
     loop {
         pods.settle();
         tokio::select! {
             biased;
-            change = node_changes.next() => pods.on_node(&change),
-            change = changes.next() => {
+            _ = &mut synced, if !is_synced => {
+                is_synced = true;
+                std::iter::from_fn(|| node_changes.try_next()).for_each(|change| pods.on_node(&change));
+                pods.on_changes(std::iter::from_fn(|| changes.try_next()).collect());
+                pods.sweep().await;
+            }
+            change = node_changes.next(), if is_synced => pods.on_node(&change),
+            change = changes.next(), if is_synced => {
                 pods.on_changes(std::iter::once(change).chain(std::iter::from_fn(|| changes.try_next())).collect());
             }
+            Ok(()) = statics.changed() => pods.on_statics(&statics.borrow_and_update()),
             Some(event) = wake_ups.next() => pods.on_runtime(&event.pod_uid),
             () = pods.tend() => {}
             _ = resync.tick() => pods.look_at_all(),

@@ -44,6 +44,8 @@ pub struct Config {
     pub rules: Rules,
     /// The same for decisions about all pods.
     pub settings: Settings,
+    /// Where manifests of static pods are.
+    pub static_pods: Option<PathBuf>,
     /// How many images the Node object lists; `None`: all.
     pub status_images_max: Option<usize>,
 }
@@ -82,6 +84,8 @@ pub struct Periods {
     pub status_reconcile: Duration,
     /// The logs of running containers are looked after this often.
     pub log_check: Duration,
+    /// How often manifests of static pods are looked at, besides when they change.
+    pub file_check: Duration,
 }
 
 impl Default for Periods {
@@ -92,6 +96,7 @@ impl Default for Periods {
             node_status: Duration::from_secs(10),
             node_report: Duration::from_secs(300),
             status_reconcile: Duration::from_secs(10),
+            file_check: Duration::from_secs(20),
             log_check: Duration::from_secs(10),
         }
     }

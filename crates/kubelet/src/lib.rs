@@ -22,6 +22,8 @@ mod agent;
 mod node;
 mod pods;
 
+mod mirror;
+mod statics;
 mod steward;
 
 mod gauge;

@@ -19,6 +19,8 @@ pub(crate) struct Mailbox {
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pod: Option<Arc<Pod>>,
+    /// The object that shows a static pod.
+    pub(crate) mirror: Option<Arc<Pod>>,
     pub(crate) is_gone: bool,
     pub(crate) must_look: bool,
     /// What the node decided about the pod.
@@ -32,6 +34,15 @@ impl Mailbox {
         self.put(|news| {
             if news.pod.as_ref().is_none_or(|known| !is_older(&pod, known)) {
                 news.pod = Some(pod);
+            }
+        });
+    }
+
+    pub(crate) fn mirror(&self, mirror: Arc<Pod>) {
+        self.put(|news| {
+            let is_other = |known: &Pod| known.metadata.uid != mirror.metadata.uid;
+            if news.mirror.as_ref().is_none_or(|known| is_other(known) || !is_older(&mirror, known)) {
+                news.mirror = Some(mirror);
             }
         });
     }

@@ -10,13 +10,14 @@ use std::time::Duration;
 use ambient::Mono;
 use client::{About, Change, Severity};
 use lifecycle::node::NodeFact;
-use lifecycle::{Fact, PodSpec};
+use lifecycle::{Fact, PodSpec, is_mirror, is_mirror_of, is_static};
 use objects::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::ctx::Ctx;
 use crate::mailbox::replace_of_kind;
+use crate::mirror::{self, Mirrors};
 use crate::orphan;
 use crate::steward::Steward;
 use crate::worker::{Lines, Worker, last_facts};
@@ -29,6 +30,11 @@ pub(crate) struct Pods {
     ctx: Arc<Ctx>,
     connections: watch::Receiver<u64>,
     steward: Steward,
+    /// What files ask for, by UID.
+    statics: BTreeMap<String, Arc<Pod>>,
+    mirrors: Mirrors,
+    /// The API said all it knows: who is unknown now is nobody's.
+    is_synced: bool,
     seats: BTreeMap<String, Seat>,
     tasks: JoinSet<()>,
     /// Which pod a task works for.
@@ -68,7 +74,9 @@ impl Seat {
 
 impl Pods {
     pub(crate) fn new(ctx: Arc<Ctx>, connections: watch::Receiver<u64>, steward: Steward) -> Self {
-        Self { ctx, connections, steward, seats: BTreeMap::new(), tasks: JoinSet::new(), owners: BTreeMap::new() }
+        let (statics, mirrors) = (BTreeMap::new(), Mirrors::new(ctx.clone()));
+        let (seats, owners) = (BTreeMap::new(), BTreeMap::new());
+        Self { ctx, connections, steward, statics, mirrors, is_synced: false, seats, tasks: JoinSet::new(), owners }
     }
 
     /// LC-375: the node judges a batch as a whole.
@@ -76,6 +84,8 @@ impl Pods {
         let mut batch: BTreeMap<String, PodSpec> = BTreeMap::new();
         for change in changes {
             match change {
+                Change::Applied(pod) if is_mirror(&pod) => self.on_mirror(pod),
+                Change::Deleted(pod) if is_mirror(&pod) => self.mirrors.on_deleted(&pod),
                 Change::Applied(pod) => {
                     if let Ok(spec) = PodSpec::parse(&pod) {
                         batch.insert(spec.uid.clone(), spec);
@@ -91,7 +101,54 @@ impl Pods {
         self.steward.absorb(NodeFact::PodsChanged(batch.into_values().collect()));
     }
 
+    /// LC-353: what the files ask for now.
+    pub(crate) fn on_statics(&mut self, wanted: &[Arc<Pod>]) {
+        let uid = |pod: &Arc<Pod>| pod.metadata.uid.clone().unwrap_or_default();
+        let wanted = wanted.iter().map(|pod| (uid(pod), pod.clone())).collect();
+        let former = std::mem::replace(&mut self.statics, wanted);
+        for (uid, pod) in &former {
+            if !self.statics.contains_key(uid) {
+                self.on_deleted(pod);
+            }
+        }
+        // One of the same UID that is still ending comes back when it ended.
+        let fresh: Vec<Arc<Pod>> =
+            self.statics.iter().filter(|(uid, _)| !self.seats.contains_key(*uid)).map(|(_, pod)| pod.clone()).collect();
+        self.seat_statics(fresh);
+    }
+
+    fn seat_statics(&mut self, fresh: Vec<Arc<Pod>>) {
+        let specs = fresh.iter().filter_map(|pod| PodSpec::parse(pod).ok()).collect();
+        for pod in fresh {
+            self.on_applied(pod.clone());
+            if let Some(mirror) = self.mirrors.get(&mirror::key(&pod)).filter(|mirror| is_mirror_of(mirror, &pod)) {
+                let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+                self.seats.get(uid).into_iter().for_each(|seat| seat.lines.mailbox.mirror(mirror.clone()));
+            }
+        }
+        self.steward.absorb(NodeFact::PodsChanged(specs));
+    }
+
+    fn on_mirror(&mut self, mirror: Arc<Pod>) {
+        let shows = |seat: &&Seat| seat.pod().is_some_and(|pod| is_mirror_of(&mirror, pod));
+        if let Some(seat) = self.seats.values().find(shows) {
+            seat.lines.mailbox.mirror(mirror.clone());
+        }
+        self.mirrors.on_applied(mirror);
+    }
+
+    fn tend_mirrors(&mut self) {
+        let wanted = self.statics.values().map(|pod| (mirror::key(pod), pod.clone())).collect();
+        let pods = self.seats.values().filter_map(Seat::pod).filter(|pod| is_static(pod));
+        let ending = pods.map(|pod| mirror::key(pod)).collect();
+        self.mirrors.tend(&wanted, &ending);
+    }
+
     pub(crate) fn on_node(&mut self, change: &Change<Node>) {
+        self.mirrors.on_node(match change {
+            Change::Applied(node) => node.metadata.uid.clone(),
+            Change::Deleted(_) => None,
+        });
         self.steward.on_node(match change {
             Change::Applied(node) => Some(node),
             Change::Deleted(_) => None,
@@ -108,13 +165,17 @@ impl Pods {
                 seat.lines.mailbox.verdict(verdict);
             }
         }
+        if self.is_synced {
+            self.tend_mirrors();
+        }
     }
 
     /// Something happened in the runtime to this pod.
     pub(crate) fn on_runtime(&mut self, uid: &str) {
         match self.seats.get(uid) {
             Some(seat) => seat.lines.mailbox.look(),
-            None => self.adopt_orphan(uid),
+            None if self.is_synced => self.adopt_orphan(uid),
+            None => {}
         }
     }
 
@@ -124,6 +185,7 @@ impl Pods {
 
     /// LC-015: called once the first complete list is in, never before.
     pub(crate) async fn sweep(&mut self) {
+        self.is_synced = true;
         for uid in orphan::uids(&self.ctx).await {
             if !self.seats.contains_key(&uid) {
                 self.adopt_orphan(&uid);
@@ -141,13 +203,18 @@ impl Pods {
                 Err(error) => self.on_panic(&error),
             },
             () = self.steward.arrival() => {}
+            () = self.mirrors.over() => {}
         }
     }
 
     fn on_end(&mut self, id: Id) {
         if let Some(uid) = self.owners.remove(&id) {
             self.seats.remove(&uid);
-            self.steward.absorb(NodeFact::PodStopped(uid));
+            self.steward.absorb(NodeFact::PodStopped(uid.clone()));
+            // LC-014: its file came back meanwhile.
+            if let Some(pod) = self.statics.get(&uid).cloned() {
+                self.seat_statics(vec![pod]);
+            }
         }
     }
 

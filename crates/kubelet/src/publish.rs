@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ambient::{Mono, Now};
 use client::{ApiError, Patch};
+use lifecycle::is_mirror;
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -64,6 +65,13 @@ impl Desk {
     }
 }
 
+impl Desk {
+    /// The object is another one: it knows nothing yet.
+    pub(crate) fn forget(&mut self) {
+        (self.sent, self.insist_at) = (None, None);
+    }
+}
+
 impl Drop for Desk {
     fn drop(&mut self) {
         self.task.abort();
@@ -107,6 +115,7 @@ async fn send_all(
         connections.mark_unchanged();
         let sent = ctx.client.patch_status::<Pod>(&who.namespace, &who.name, &Patch::Strategic(patch.clone())).await;
         match sent {
+            Ok(pod) if is_mirror(&pod) => mailbox.mirror(Arc::new(pod)),
             Ok(pod) => mailbox.pod(Arc::new(pod)),
             // TC-088: gone, or the name belongs to another; the watch will say so.
             Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}

@@ -23,6 +23,7 @@ pub(crate) fn config(root: &Path) -> Config {
         log_workers: 1,
         rules: lifecycle::Rules::upstream(Vec::new()),
         settings: lifecycle::node::Settings::upstream(),
+        static_pods: None,
         status_images_max: Some(50),
     }
 }

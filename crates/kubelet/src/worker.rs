@@ -14,6 +14,7 @@ use futures::FutureExt as _;
 use lifecycle::node::NodeFact;
 use lifecycle::{
     Action, Cause, Fact, Machine, Note, Observation, Outcome, Plan, Planned, PodSpec, PodState, Rules, Severity,
+    is_static,
 };
 use objects::api::core::v1::Pod;
 use objects::reasons::event;
@@ -49,6 +50,8 @@ pub(crate) struct Worker {
     lines: Lines,
     who: PodRef,
     pod: Arc<Pod>,
+    /// LC-356: what shows it in the API, if it is static.
+    mirror: Option<Arc<Pod>>,
     state: PodState,
     seen: Observation,
     /// The runtime could not be read the last time.
@@ -81,7 +84,21 @@ impl Worker {
         let (seen, words) = (Observation::default(), LastWords::default());
         let dropped = CancellationToken::new();
         let _cancels = dropped.clone().drop_guard();
-        Self { ctx, lines, who, pod, state, seen, is_blind: false, is_stop_told: false, words, desk, dropped, _cancels }
+        Self {
+            ctx,
+            lines,
+            who,
+            pod,
+            mirror: None,
+            state,
+            seen,
+            is_blind: false,
+            is_stop_told: false,
+            words,
+            desk,
+            dropped,
+            _cancels,
+        }
     }
 
     pub(crate) async fn run(mut self) {
@@ -92,7 +109,7 @@ impl Worker {
             }
             let now = self.ctx.clock.now();
             let plan = self.begin_actions(now);
-            let insist_at = self.desk.offer(&self.state.render(now), &self.pod, now);
+            let insist_at = self.shown().and_then(|shown| self.desk.offer(&self.state.render(now), &shown, now));
             self.tell(now);
             self.tell_stopped();
             if self.state.is_finished() {
@@ -109,9 +126,12 @@ impl Worker {
     /// Absorbs all that arrived. Nothing may be decided while the runtime cannot
     /// be read; then the answer says when to look again.
     async fn receive(&mut self) -> Option<Mono> {
-        let News { pod, is_gone, must_look, verdicts, ended } = self.lines.mailbox.take();
+        let News { pod, mirror, is_gone, must_look, verdicts, ended } = self.lines.mailbox.take();
         if let Some(pod) = pod.filter(|pod| !is_older(pod, &self.pod)) {
             self.on_pod(pod);
+        }
+        if let Some(mirror) = mirror {
+            self.on_mirror(mirror);
         }
         if is_gone {
             self.absorb(Fact::PodGone);
@@ -136,6 +156,18 @@ impl Worker {
             self.absorb(Fact::Ended(action, outcome));
         }
         None
+    }
+
+    /// Where the API shows the pod; a static pod may have no place there yet.
+    fn shown(&self) -> Option<Arc<Pod>> {
+        if is_static(&self.pod) { self.mirror.clone() } else { Some(self.pod.clone()) }
+    }
+
+    fn on_mirror(&mut self, mirror: Arc<Pod>) {
+        if self.mirror.as_ref().is_none_or(|known| known.metadata.uid != mirror.metadata.uid) {
+            self.desk.forget();
+        }
+        self.mirror = Some(mirror);
     }
 
     /// LC-305: once for each time that nothing can be seen.

@@ -22,7 +22,9 @@ mod statics;
 pub(crate) use handlers::Handlers;
 pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
 pub(crate) use needs::{Needs, ResizePolicy};
-pub use statics::{Manifest, ManifestSource, MirrorStep, is_mirror, is_mirror_of, mirror_of, mirror_step, static_pod};
+pub use statics::{
+    Manifest, ManifestSource, MirrorStep, is_mirror, is_mirror_of, is_static, mirror_of, mirror_step, static_pod,
+};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodSpec {

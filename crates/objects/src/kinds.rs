@@ -72,6 +72,7 @@ pub enum Subresource {
     Log,
     PortForward,
     Proxy,
+    Resize,
     Status,
     /// Asks for a token of a service account.
     Token,
@@ -89,6 +90,7 @@ impl Subresource {
             Self::Log => "log",
             Self::PortForward => "portforward",
             Self::Proxy => "proxy",
+            Self::Resize => "resize",
             Self::Status => "status",
             Self::Token => "token",
         }

@@ -157,6 +157,7 @@ impl NodeAgent<'_> {
             log_workers: settings.kubelet.log_workers(),
             rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
             settings: settings.kubelet.settings(&settings.gates)?,
+            static_pods: settings.kubelet.static_pod_path.clone(),
             status_images_max: settings.kubelet.images_in_status(),
         };
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());

@@ -235,6 +235,9 @@ pub(crate) struct KubeletArgs {
     /// Labels for the Node, e.g. `disk=ssd,zone=a`
     #[arg(long, value_name = "LABELS", value_parser = node::parse_labels)]
     node_labels: Option<BTreeMap<String, String>>,
+    /// Run the pods whose manifests are in this directory, with or without the API server
+    #[arg(long, value_name = "DIR")]
+    pod_manifest_path: Option<PathBuf>,
     /// Taints for a Node that is registered anew, e.g. `dedicated=db:NoSchedule`
     #[arg(long, value_name = "TAINTS", value_parser = node::parse_taints)]
     register_with_taints: Option<Taints>,
@@ -246,6 +249,9 @@ impl KubeletArgs {
         let file = &mut settings.kubelet;
         if let Some(thresholds) = &self.eviction_hard {
             file.eviction_hard.clone_from(thresholds);
+        }
+        if let Some(path) = &self.pod_manifest_path {
+            file.static_pod_path = Some(path.clone());
         }
         if let Some(Taints(taints)) = &self.register_with_taints {
             file.register_with_taints.clone_from(taints);

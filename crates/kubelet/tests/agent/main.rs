@@ -9,6 +9,7 @@ mod log_files;
 mod panics;
 mod preparing;
 mod serving;
+mod statics;
 mod support;
 mod volumes;
 

@@ -139,6 +139,7 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         log_workers: 1,
         rules: lifecycle::Rules::upstream(Vec::new()),
         settings: lifecycle::node::Settings::upstream(),
+        static_pods: None,
         status_images_max: Some(50),
     }
 }

@@ -120,7 +120,7 @@ pub fn mirror_step(pod: Option<&Pod>, is_ending: bool, mirror: Option<&Pod>) -> 
 }
 
 /// LC-354: where a pod came from stands in an annotation; the API is the default.
-pub(super) fn is_static(pod: &Pod) -> bool {
+pub fn is_static(pod: &Pod) -> bool {
     annotation(pod, SOURCE).is_some_and(|source| source != "api")
 }
 

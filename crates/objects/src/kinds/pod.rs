@@ -17,6 +17,7 @@ mod defaults;
 mod ephemeral;
 mod features;
 mod labels;
+mod resize;
 mod status;
 mod table;
 mod update;
@@ -39,6 +40,7 @@ pub static KIND: Kind = Kind {
         Subresource::Exec,
         Subresource::Log,
         Subresource::PortForward,
+        Subresource::Resize,
         Subresource::Status,
     ],
     columns: COLUMNS,
@@ -124,8 +126,10 @@ impl KindOps for PodOps {
     }
 
     fn prepare_part(&self, part: Subresource, doc: &mut Value, old: &Value, gates: &Gates) {
-        if part == Subresource::EphemeralContainers {
-            ephemeral::keep_everything_else(doc, old);
+        match part {
+            Subresource::EphemeralContainers => ephemeral::keep_everything_else(doc, old),
+            Subresource::Resize => resize::keep_everything_else(doc, old),
+            _ => {}
         }
         self.prepare_update(doc, old, gates);
     }
@@ -145,12 +149,14 @@ impl KindOps for PodOps {
     }
 
     fn validate_part(&self, part: Subresource, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
-        if part != Subresource::EphemeralContainers {
-            return self.validate_update(doc, old, gates);
-        }
+        let own = match part {
+            Subresource::EphemeralContainers => ephemeral::validate(doc, old),
+            Subresource::Resize => resize::validate(doc, old),
+            _ => return self.validate_update(doc, old, gates),
+        };
         let mut errors = meta::validate_update(doc, old);
         errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
-        errors.extend(ephemeral::validate(doc, old));
+        errors.extend(own);
         errors
     }
 

@@ -4,6 +4,7 @@
 //! one that does not exist: neither may be taken for granted.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
@@ -30,11 +31,11 @@ const REDUCED_MAX: Duration = Duration::from_secs(60);
 const HONOURED: &str = "allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, \
     containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, \
     evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, \
-    evictionSoftGracePeriod, featureGates, imageGCHighThresholdPercent, \
+    evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, \
     imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, \
     mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, \
     nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, \
-    shutdownGracePeriodCriticalPods, systemReserved";
+    shutdownGracePeriodCriticalPods, staticPodPath, systemReserved";
 
 /// What else a v1.35 KubeletConfiguration can say.
 const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS \
@@ -42,7 +43,7 @@ const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cg
     cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod enableContentionProfiling \
     enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler \
     enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS \
-    failCgroupV1 failSwapOn fileCheckFrequency hairpinMode healthzBindAddress healthzPort httpCheckFrequency \
+    failCgroupV1 failSwapOn hairpinMode healthzBindAddress healthzPort httpCheckFrequency \
     imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
     kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation \
     logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls memoryManagerPolicy memorySwap \
@@ -50,7 +51,7 @@ const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cg
     preloadedImagesVerificationAllowlist protectKernelDefaults providerID qosReserved readOnlyPort registerNode \
     registryBurst registryPullQPS reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce \
     runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion \
-    singleProcessOOMKill staticPodPath staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \
+    singleProcessOOMKill staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \
     systemReservedCgroup tlsCertFile tlsCipherSuites tlsMinVersion tlsPrivateKeyFile topologyManagerPolicy \
     topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir volumeStatsAggPeriod";
 
@@ -73,6 +74,8 @@ pub(crate) struct KubeletConfiguration {
     pub(super) eviction_soft: BTreeMap<String, String>,
     pub(super) eviction_soft_grace_period: BTreeMap<String, String>,
     pub(super) feature_gates: BTreeMap<String, bool>,
+    #[serde(deserialize_with = "duration")]
+    file_check_frequency: Option<Duration>,
     #[serde(rename = "imageGCHighThresholdPercent")]
     pub(super) image_gc_high: Option<u8>,
     #[serde(rename = "imageGCLowThresholdPercent")]
@@ -96,6 +99,7 @@ pub(crate) struct KubeletConfiguration {
     pub(super) shutdown_grace_period_by_pod_priority: Vec<PriorityPeriod>,
     #[serde(deserialize_with = "duration")]
     pub(super) shutdown_grace_period_critical_pods: Option<Duration>,
+    pub(crate) static_pod_path: Option<PathBuf>,
     pub(super) system_reserved: BTreeMap<String, String>,
 }
 
@@ -223,6 +227,7 @@ impl KubeletConfiguration {
             node_status: update.unwrap_or(default.node_status),
             node_report: self.node_status_report_frequency.or(update).unwrap_or(default.node_report),
             log_check: self.container_log_monitor_interval.unwrap_or(default.log_check),
+            file_check: self.file_check_frequency.filter(|it| !it.is_zero()).unwrap_or(default.file_check),
             ..default
         }
     }

@@ -5,9 +5,8 @@
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`), how does one look into
 //! it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
-//! about all of them (`node`), what survives
-//! when the agent does not (`agent`, `chaos`), does it all work with other parts (`elsewhere`), and who else may use
-//! the runtime (`cri`).
+//! about all of them (`node`, `resize`, `statics`), what survives when the agent does not (`agent`, `chaos`), does it
+//! all work with other parts (`elsewhere`), and who else may use the runtime (`cri`).
 
 mod agent;
 mod chaos;
@@ -23,6 +22,8 @@ mod network;
 mod node;
 mod probes;
 mod refusals;
+mod resize;
 mod restarts;
+mod statics;
 mod streams;
 mod volumes;

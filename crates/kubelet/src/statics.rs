@@ -1,0 +1,273 @@
+//! Static pods: manifests in a directory of the node, followed as they come,
+//! change and go (LC-353 to LC-355).
+//!
+//! Never: runs them; `pods` does. Talks to the API; `mirror` does.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::Timestamp;
+use lifecycle::{Manifest, ManifestSource, static_pod};
+use objects::api::core::v1::Pod;
+use objects::gates::Gates;
+use rustix::fs::inotify;
+use serde_json::Value;
+use tokio::io::unix::AsyncFd;
+use tokio::sync::watch;
+
+use crate::ctx::Ctx;
+
+/// As upstream.
+const MANIFEST_BYTES_MAX: u64 = 10 << 20;
+/// Several events of one change are one.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What the directory asks for; complete from the first moment on.
+pub(crate) type Wanted = watch::Receiver<Vec<Arc<Pod>>>;
+
+/// Follows the directory for as long as somebody looks.
+pub(crate) async fn follow(ctx: &Arc<Ctx>) -> Wanted {
+    let (sender, receiver) = watch::channel(Vec::new());
+    let Some(directory) = ctx.config.static_pods.clone() else { return receiver };
+    let ctx = ctx.clone();
+    let mut shelf = Shelf::default();
+    shelf = look(&ctx, &directory, shelf, &sender).await;
+    tokio::spawn(async move {
+        let mut bell = Bell::default();
+        loop {
+            tokio::select! {
+                biased;
+                () = sender.closed() => return,
+                () = bell.ring(&directory) => tokio::time::sleep(PAUSE).await,
+                () = tokio::time::sleep(ctx.config.periods.file_check) => {}
+            }
+            shelf = look(&ctx, &directory, shelf, &sender).await;
+        }
+    });
+    receiver
+}
+
+async fn look(ctx: &Arc<Ctx>, directory: &Path, mut shelf: Shelf, sender: &watch::Sender<Vec<Arc<Pod>>>) -> Shelf {
+    let (node_name, now) = (ctx.config.node_name.clone(), ctx.clock.now().wall);
+    let directory = directory.to_owned();
+    let scan = tokio::task::spawn_blocking(move || {
+        shelf.scan(&directory, &node_name, now);
+        shelf
+    });
+    let shelf = scan.await.unwrap_or_default();
+    let pods = shelf.pods();
+    sender.send_if_modified(|known| {
+        let is_new = *known != pods;
+        *known = pods;
+        is_new
+    });
+    shelf
+}
+
+/// The manifests, by file.
+#[derive(Debug, Default)]
+struct Shelf(BTreeMap<PathBuf, Entry>);
+
+#[derive(Debug)]
+struct Entry {
+    content: Vec<u8>,
+    /// What the file stood for when it was last understood.
+    pod: Option<Arc<Pod>>,
+}
+
+impl Shelf {
+    fn pods(&self) -> Vec<Arc<Pod>> {
+        let mut pods: BTreeMap<String, Arc<Pod>> = BTreeMap::new();
+        for pod in self.0.values().filter_map(|entry| entry.pod.as_ref()) {
+            pods.entry(pod.metadata.uid.clone().unwrap_or_default()).or_insert_with(|| pod.clone());
+        }
+        pods.into_values().collect()
+    }
+
+    fn scan(&mut self, directory: &Path, node_name: &str, now: Timestamp) {
+        let found = match files(directory) {
+            Ok(found) => found,
+            // Pods do not end because a disk cannot be read for a moment.
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                tracing::warn!(directory = %directory.display(), %error, "manifests cannot be listed");
+                return;
+            }
+            Err(_) => Vec::new(),
+        };
+        self.0.retain(|path, _| found.contains(path));
+        for path in found {
+            if let Err(problem) = self.read(&path, node_name, now) {
+                tracing::warn!(manifest = %path.display(), problem, "not a pod; what it stood for before goes on");
+            }
+        }
+    }
+
+    /// A file that is being written, or was broken, keeps its pod: an editor's
+    /// half-done work must not stop what runs.
+    fn read(&mut self, path: &Path, node_name: &str, now: Timestamp) -> Result<(), String> {
+        let mut content = Vec::new();
+        let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+        file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
+        if self.0.get(path).is_some_and(|entry| entry.content == content) {
+            return Ok(());
+        }
+        let location = path.display().to_string();
+        let manifest =
+            Manifest { source: ManifestSource::File, location: &location, content: &content, node_name, seen_at: now };
+        let parsed = parse(manifest);
+        let former = self.0.remove(path).and_then(|entry| entry.pod);
+        let (pod, answer) = match parsed {
+            Ok(pod) => (Some(Arc::new(pod)), Ok(())),
+            Err(problem) => (former, Err(problem)),
+        };
+        self.0.insert(path.to_owned(), Entry { content, pod });
+        answer
+    }
+}
+
+/// Regular files and links to them; not what is hidden, as editors leave it.
+fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+        if !is_hidden && path.is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What an API server would do with it, then what makes it this node's.
+fn parse(manifest: Manifest<'_>) -> Result<Pod, String> {
+    if manifest.content.len() as u64 > MANIFEST_BYTES_MAX {
+        return Err(format!("larger than {MANIFEST_BYTES_MAX} bytes"));
+    }
+    let text = std::str::from_utf8(manifest.content).map_err(|error| error.to_string())?;
+    let mut doc: Value = serde_saphyr::from_str(text).map_err(|error| format!("not YAML or JSON: {error}"))?;
+    let names = (doc["apiVersion"].as_str(), doc["kind"].as_str());
+    if names != (Some("v1"), Some("Pod")) {
+        return Err(format!("apiVersion v1, kind Pod was expected, not {names:?}"));
+    }
+    let ops = objects::kinds::pod::KIND.ops;
+    let unknown = ops.decode(&doc).map_err(|error| error.to_string())?;
+    if let Some(field) = unknown.first() {
+        return Err(format!("unknown field {field:?}"));
+    }
+    ops.default(&mut doc);
+    let pod: Pod = serde_json::from_value(doc).map_err(|error| error.to_string())?;
+    let pod = static_pod(pod, manifest).map_err(|error| format!("{}: {}", error.field, error.problem))?;
+    let doc = serde_json::to_value(&pod).map_err(|error| error.to_string())?;
+    match ops.validate_create(&doc, &Gates::default()).first() {
+        Some(error) => Err(format!("{}: {}", error.path, error.message())),
+        None => Ok(pod),
+    }
+}
+
+/// Rings when something in the directory changed, as far as the kernel tells.
+#[derive(Debug, Default)]
+struct Bell(Option<AsyncFd<OwnedFd>>);
+
+impl Bell {
+    /// Without inotify, or without a directory, the regular look must do.
+    async fn ring(&mut self, directory: &Path) {
+        if self.0.is_none() {
+            self.0 = hang(directory).ok();
+        }
+        let Some(bell) = &self.0 else { return std::future::pending().await };
+        match bell.readable().await {
+            Ok(mut ready) => {
+                let mut buffer = [std::mem::MaybeUninit::uninit(); 4096];
+                let mut events = inotify::Reader::new(bell.get_ref(), &mut buffer);
+                while let Ok(event) = events.next() {
+                    // The directory itself went away; another one may come.
+                    if event.events().intersects(inotify::ReadFlags::IGNORED) {
+                        self.0 = None;
+                        return;
+                    }
+                }
+                ready.clear_ready();
+            }
+            Err(_) => self.0 = None,
+        }
+    }
+}
+
+#[expect(deprecated, reason = "its replacement is unsafe; an owned descriptor is closed with its registration only")]
+fn hang(directory: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
+    let bell = inotify::init(inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC)?;
+    let what = inotify::WatchFlags::CLOSE_WRITE
+        | inotify::WatchFlags::MOVED_TO
+        | inotify::WatchFlags::MOVED_FROM
+        | inotify::WatchFlags::DELETE
+        | inotify::WatchFlags::CREATE
+        | inotify::WatchFlags::DELETE_SELF
+        | inotify::WatchFlags::ONLYDIR;
+    inotify::add_watch(&bell, directory, what)?;
+    AsyncFd::new(bell)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POD: &str =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: app, image: 'a:1'}]\n";
+
+    fn names(shelf: &Shelf) -> Vec<String> {
+        shelf.pods().iter().filter_map(|pod| pod.metadata.name.clone()).collect()
+    }
+
+    #[test]
+    fn lc_353_files_come_and_go_and_half_written_ones_change_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let now = Timestamp::UNIX_EPOCH;
+        let mut shelf = Shelf::default();
+        let scan = |shelf: &mut Shelf| shelf.scan(root.path(), "n1", now);
+        scan(&mut shelf);
+        assert_eq!(names(&shelf), [""; 0]);
+        let file = root.path().join("web.yaml");
+        std::fs::write(&file, &POD[..60]).unwrap();
+        scan(&mut shelf);
+        assert_eq!(names(&shelf), [""; 0], "half a manifest is none");
+        std::fs::write(&file, POD).unwrap();
+        std::fs::write(root.path().join(".web.yaml.swp"), POD.replace("web", "other")).unwrap();
+        std::fs::create_dir(root.path().join("below")).unwrap();
+        scan(&mut shelf);
+        assert_eq!(names(&shelf), ["web-n1"]);
+        let first = shelf.pods();
+        assert_eq!(first[0].spec.as_ref().unwrap().restart_policy.as_deref(), Some("Always"), "defaults are set");
+        std::fs::write(&file, "spec: [").unwrap();
+        scan(&mut shelf);
+        assert_eq!(shelf.pods(), first, "a broken file keeps its pod");
+        std::fs::write(&file, POD.replace("a:1", "a:2")).unwrap();
+        scan(&mut shelf);
+        assert_ne!(shelf.pods()[0].metadata.uid, first[0].metadata.uid, "another content is another pod");
+        std::fs::rename(&file, root.path().join("renamed.yaml")).unwrap();
+        scan(&mut shelf);
+        assert_eq!(names(&shelf), ["web-n1"]);
+        std::fs::remove_file(root.path().join("renamed.yaml")).unwrap();
+        scan(&mut shelf);
+        assert_eq!(names(&shelf), [""; 0]);
+        scan(&mut Shelf::default());
+    }
+
+    #[test]
+    fn lc_355_what_needs_the_api_is_refused() {
+        let problem = |text: &str| {
+            let (location, content) = ("/m/p.yaml", text.as_bytes());
+            let seen_at = Timestamp::UNIX_EPOCH;
+            parse(Manifest { source: ManifestSource::File, location, content, node_name: "n1", seen_at }).unwrap_err()
+        };
+        let env = POD.replace("image: 'a:1'", "image: 'a:1', envFrom: [{secretRef: {name: s}}]");
+        assert!(problem(&env).contains("static pods may not reference secrets"), "{}", problem(&env));
+        assert!(problem("kind: Pod").contains("apiVersion v1, kind Pod was expected"));
+        assert!(problem(&POD.replace("image", "imagee")).contains("unknown field"));
+        assert!(problem(&POD.replace("name: app", "name: A_B")).contains("spec.containers[0].name"));
+    }
+}

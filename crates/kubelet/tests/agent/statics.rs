@@ -1,0 +1,147 @@
+//! Pods from files, with and without the API; and pods that change their size.
+
+use std::time::Duration;
+
+use cri::fake::Run;
+use serde_json::{Value, json};
+
+use crate::support::{Node, condition, is_ready, pod};
+
+const MANIFEST: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: fixed}\nspec:\n  terminationGracePeriodSeconds: 5\n  \
+    containers: [{name: app, image: 'busybox:1.36'}]\n";
+
+fn node_with_manifests() -> (Node, std::path::PathBuf) {
+    let mut node = Node::new();
+    let directory = node.root.path().join("manifests");
+    std::fs::create_dir(&directory).unwrap();
+    node.config.static_pods = Some(directory.clone());
+    (node, directory)
+}
+
+fn called(node: &Node, call: &str) -> bool {
+    node.runtime.calls().iter().any(|made| made == call)
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_356_a_static_pod_runs_without_the_api_and_is_shown_when_it_is_there() {
+    let (mut node, manifests) = node_with_manifests();
+    node.api.set_away(true);
+    std::fs::write(manifests.join("fixed.yaml"), MANIFEST).unwrap();
+    node.start_agent();
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(called(&node, "start app/0"), "{:?}", node.runtime.calls());
+    node.api.set_away(false);
+    let shown = node.api.until("fixed-n1", is_ready).await;
+    let annotations = &shown["metadata"]["annotations"];
+    assert_eq!(annotations["kubernetes.io/config.source"], "file");
+    assert_eq!(annotations["kubernetes.io/config.mirror"], annotations["kubernetes.io/config.hash"]);
+    assert_eq!(shown["metadata"]["ownerReferences"][0]["name"], "n1");
+    assert_eq!(shown["spec"]["nodeName"], "n1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_357_a_mirror_comes_back_and_goes_with_its_file() {
+    let (mut node, manifests) = node_with_manifests();
+    let file = manifests.join("fixed.yaml");
+    std::fs::write(&file, MANIFEST).unwrap();
+    node.runtime.script("app", Run::stubborn());
+    node.start_agent();
+    node.api.until("fixed-n1", is_ready).await;
+    node.api.delete_pod("fixed-n1", 30);
+    let is_back = |pod: Option<&Value>| is_ready(pod) && pod.unwrap()["metadata"]["deletionTimestamp"].is_null();
+    node.api.until("fixed-n1", is_back).await;
+    assert!(!node.runtime.calls().iter().any(|call| call.starts_with("stop")), "{:?}", node.runtime.calls());
+    let begin = node.now();
+    std::fs::remove_file(&file).unwrap();
+    node.api.until("fixed-n1", |pod| pod.is_none()).await;
+    assert!(called(&node, "stop app/0 5s"), "{:?}", node.runtime.calls());
+    assert!(node.now().duration_since(begin).as_secs() >= 5, "it is shown until it stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_358_a_changed_file_ends_the_old_pod_before_the_new_one_starts() {
+    let (mut node, manifests) = node_with_manifests();
+    let file = manifests.join("fixed.yaml");
+    std::fs::write(&file, MANIFEST).unwrap();
+    node.start_agent();
+    node.api.until("fixed-n1", is_ready).await;
+    std::fs::write(&file, MANIFEST.replace("name: app", "name: new")).unwrap();
+    let is_new =
+        |pod: Option<&Value>| is_ready(pod) && pod.is_some_and(|pod| pod["spec"]["containers"][0]["name"] == "new");
+    node.api.until("fixed-n1", is_new).await;
+    let calls = node.runtime.calls();
+    let place = |call: &str| calls.iter().position(|made| made == call).unwrap();
+    assert!(place("stop app/0 5s") < place("start new/0"), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_377_a_new_agent_adopts_static_pods() {
+    let (mut node, manifests) = node_with_manifests();
+    std::fs::write(manifests.join("fixed.yaml"), MANIFEST).unwrap();
+    node.start_agent();
+    node.api.until("fixed-n1", is_ready).await;
+    let calls = node.runtime.calls();
+    node.stop_agent().await;
+    node.start_agent();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.runtime.calls(), calls, "nothing is touched");
+    assert!(is_ready(node.api.pod("fixed-n1").as_ref()));
+}
+
+fn sized(cpu: &str) -> Value {
+    let resources = json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
+    json!([{"name": "app", "image": "busybox:1.36", "imagePullPolicy": "IfNotPresent", "resources": resources}])
+}
+
+fn resize(node: &Node, name: &str, cpu: &str) {
+    node.api.change_pod(name, |pod| {
+        pod["spec"]["containers"] = sized(cpu);
+        pod["metadata"]["generation"] = json!(pod["metadata"]["generation"].as_i64().unwrap() + 1);
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn tc_302_a_resize_waits_for_room_and_then_happens_in_place() {
+    let node = Node::started();
+    for name in ["small", "big"] {
+        let cpu = if name == "small" { "500m" } else { "1" };
+        node.api.create("pods", pod(name, json!({"containers": sized(cpu)})));
+        node.api.until(name, is_ready).await;
+    }
+    resize(&node, "small", "1500m");
+    let deferred =
+        node.api.until("small", |pod| pod.is_some_and(|pod| condition(pod, "PodResizePending") == "True")).await;
+    let conditions = deferred["status"]["conditions"].as_array().unwrap();
+    let pending = conditions.iter().find(|it| it["type"] == "PodResizePending").unwrap();
+    assert_eq!(pending["reason"], "Deferred");
+    let message = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000";
+    assert_eq!(pending["message"], message);
+    assert_eq!(deferred["status"]["containerStatuses"][0]["allocatedResources"]["cpu"], "500m");
+    node.api.delete_pod("big", 0);
+    let is_done = |pod: Option<&Value>| {
+        pod.is_some_and(|pod| {
+            pod["status"]["containerStatuses"][0]["resources"]["limits"]["cpu"] == "1500m"
+                && condition(pod, "PodResizePending").is_empty()
+                && condition(pod, "PodResizeInProgress").is_empty()
+        })
+    };
+    let resized = node.api.until("small", is_done).await;
+    assert_eq!(resized["status"]["containerStatuses"][0]["restartCount"], 0);
+    assert!(called(&node, "update app/0"), "{:?}", node.runtime.calls());
+    node.api.until_world(|api| api.events("small").iter().any(|it| it.starts_with("Normal ResizeCompleted"))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tc_299_a_resize_survives_a_restart_of_the_agent() {
+    let mut node = Node::started();
+    node.api.create("pods", pod("web", json!({"containers": sized("500m")})));
+    node.api.until("web", is_ready).await;
+    node.stop_agent().await;
+    resize(&node, "web", "1");
+    node.start_agent();
+    let is_done = |pod: Option<&Value>| {
+        pod.is_some_and(|pod| pod["status"]["containerStatuses"][0]["allocatedResources"]["cpu"] == "1")
+    };
+    let resized = node.api.until("web", is_done).await;
+    assert_eq!(resized["status"]["containerStatuses"][0]["restartCount"], 0);
+}
