@@ -4,6 +4,7 @@
 //! Processes are put into them by the shim; this module makes, limits, empties
 //! and removes them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -12,6 +13,7 @@ use ambient::Timestamp;
 use cri::{Resources, Usage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use shim::crash;
 use shim::wire;
 
 mod filter;
@@ -112,6 +114,7 @@ impl Cgroups {
             Layout::V1(hierarchies) => hierarchies.iter().try_for_each(|(name, root)| create_v1(name, root, path))?,
             Layout::V2 { root, .. } => create_v2(root, path)?,
         }
+        crash::point("cgroup.made");
         self.limit(path, resources)?;
         if let Layout::V2 { root, .. } = &self.layout
             && devices != Devices::Inherit
@@ -172,7 +175,31 @@ impl Cgroups {
 
     /// Removes the cgroup `path` and those below it. What still has processes stays.
     pub(crate) fn remove(&self, path: &Path) -> io::Result<()> {
+        crash::point("cgroup.removing");
         self.roots().into_iter().try_for_each(|root| remove_tree(&root.join(path)))
+    }
+
+    /// What there is in the instance beside the cgroups of `pods` and of their
+    /// `containers`, whichever hierarchy it is in; the topmost of each.
+    pub(crate) fn strays(&self, pods: &BTreeSet<PathBuf>, containers: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let mut strays = BTreeSet::new();
+        for root in self.roots() {
+            let mut open = vec![self.instance.clone()];
+            while let Some(path) = open.pop() {
+                for child in
+                    children(&root.join(&path)).iter().map(|dir| path.join(dir.file_name().unwrap_or_default()))
+                {
+                    if containers.contains(&child) {
+                        // With all there is below: its commands.
+                    } else if pods.iter().any(|pod| pod.starts_with(&child)) {
+                        open.push(child);
+                    } else {
+                        strays.insert(child);
+                    }
+                }
+            }
+        }
+        strays
     }
 
     /// Cgroups of the instance as a whole.
@@ -282,11 +309,14 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
 fn pids(dir: &Path) -> Vec<i32> {
     let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
     let mut pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect();
-    let Ok(entries) = fs::read_dir(dir) else { return pids };
-    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        pids.extend(self::pids(&entry.path()));
-    }
+    pids.extend(children(dir).iter().flat_map(|child| self::pids(child)));
     pids
+}
+
+/// None if it is gone.
+fn children(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path()).collect()
 }
 
 /// `CGROUP2_SUPER_MAGIC`.

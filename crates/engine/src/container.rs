@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri::{ContainerConfig, ContainerId, CriError, IdRange, SandboxId, SandboxState};
+use shim::crash;
 use shim::record;
 use shim::wire::{self, Exit, Reply, Request};
 
@@ -64,6 +65,7 @@ impl Inner {
             let _ = self.drop_container(sandbox, &id).await;
             return Err(error);
         }
+        crash::point("container.recorded");
         let pod_uid = record.pod_uid.clone();
         let is_ready = {
             let mut table = self.table();
@@ -195,6 +197,7 @@ impl Inner {
         let users = self.table().sandboxes.get(&record.sandbox).and_then(|entry| entry.record.config.user_namespace);
         let prepared = blocking(move || {
             prepare_dirs(&dir, &log)?;
+            crash::point("container.directories");
             if inner.snapshots == Snapshots::Copy {
                 rootfs::copy::copy_layers(&layers, &dir.join("upper"))?;
             } else if let Some(IdRange { first, .. }) = users {
@@ -205,12 +208,18 @@ impl Inner {
             inner.cgroups.create(&cgroup, &resources, devices)
         });
         prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
+        crash::point("container.prepared");
         let (dir, containers) = (spec.dir.clone(), self.dirs.containers(&record.sandbox));
         let recorded = blocking(move || {
             record::write(&dir, records::CONTAINER, &record)?;
             record::sync_dir(&containers)
         });
-        let (made, recorded) = tokio::join!(shim.call(Request::Create(Box::new(spec))), recorded);
+        let making = async {
+            let made = shim.call(Request::Create(Box::new(spec))).await;
+            crash::point("container.made");
+            made
+        };
+        let (made, recorded) = tokio::join!(making, recorded);
         made.map_err(|error| match error {
             CriError::Failed(message) => CriError::Failed(format!("failed to create container: {message}")),
             other => other,
@@ -230,10 +239,12 @@ impl Inner {
             (shim, entry.record.pod_uid.clone())
         };
         let shim = shim.ok_or_else(|| CriError::Failed("sandbox is not ready".into()))?;
+        crash::point("container.starting");
         // On failure the shim has told of the exit already, before this answer.
         let Reply::Started { at_ns, user } = shim.call(Request::Start { container: id.0.clone() }).await? else {
             return Err(CriError::Failed("sandbox monitor gave an unexpected answer".into()));
         };
+        crash::point("container.started");
         if let Some(entry) = self.table().containers.get_mut(id) {
             entry.user = user;
             if !entry.is_over() {
@@ -273,6 +284,7 @@ impl Inner {
             return Ok(());
         }
         if let Some(shim) = shim {
+            crash::point("container.stopping");
             let grace_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
             match shim.call(Request::Stop { container: id.0.clone(), signal, grace_ms }).await {
                 // Lost while asking: whoever notices marks it as over.
@@ -281,8 +293,10 @@ impl Inner {
                 Err(error) => return Err(error),
             }
         }
+        crash::point("container.signalled");
         // The table forgot it: then it was over before.
         let _ = over.wait_for(|over| *over).await;
+        crash::point("container.stopped");
         Ok(())
     }
 
@@ -311,15 +325,19 @@ impl Inner {
             // Unknown there is what we want.
             let _ = shim.call(Request::Forget { container: id.0.clone() }).await;
         }
+        crash::point("container.forgotten");
         if let Some(config) = config {
             let cgroup = self.pod_cgroup(&config)?.join(id.as_str());
             let cleared = self.clear_cgroup(&cgroup).await;
             cleared.map_err(|error| CriError::Failed(format!("failed to remove container cgroup: {error}")))?;
         }
+        crash::point("container.cleared");
         let dir = self.dirs.container(sandbox, id);
         // The record first: a directory without one is cleared away at the next start.
         let _ = fs::remove_file(dir.join(records::CONTAINER));
+        crash::point("container.removing");
         remove_dir(dir).await?;
+        crash::point("container.removed");
         self.table().containers.remove(id);
         Ok(())
     }

@@ -22,7 +22,7 @@ use crate::cgroups::Cgroups;
 use crate::config::{Config, EngineError, io_at};
 use crate::images::{ImageError, Images, PullOptions};
 use crate::pod_network::PodNetwork;
-use crate::records::Dirs;
+use crate::records::{Dirs, layers_in_use};
 use crate::rootfs::Snapshots;
 use crate::sys::SealedProgram;
 use crate::table::Table;
@@ -61,7 +61,10 @@ impl Engine {
         }
         let cgroups = Cgroups::detect(Path::new(CGROUP_MOUNT), &config.cgroup_root).map_err(io_at(CGROUP_MOUNT))?;
         let images = Images::open(config.root.join("images")).map_err(EngineError::Images)?;
-        images.clear_leftovers().map_err(EngineError::Images)?;
+        let in_use = || Ok(layers_in_use(&config.root)?.into_iter().flatten().collect());
+        if let Err(error) = images.clear_leftovers(in_use) {
+            tracing::warn!(%error, "unfinished images stay until the next start");
+        }
         let images = Arc::new(images.with_registries(config.registries.clone()));
         let snapshots = config.snapshots.decide(&config.root);
         let inner = Arc::new(Inner {

@@ -49,6 +49,8 @@ pub use pull::{LayerProgress, PullOptions, Watcher};
 pub use registry::RegistryConfig;
 pub use usage::{Hold, StoredImage};
 
+use shim::crash;
+
 use archive::Archive;
 use flights::Flights;
 use incoming::Incoming;
@@ -122,6 +124,7 @@ impl Images {
                 tracing::warn!(%error, "half-unpacked layers stay until the next try");
             }
         })?;
+        crash::point("images.unpacked");
         let mut index = Index::clone(&*self.index.current()?);
         index.layers.extend(sizes);
         for image in incoming {
@@ -213,7 +216,9 @@ impl Images {
             fs::DirBuilder::new().mode(0o755).create(&scratch).map_err(io_at(&scratch))?;
             // Whatever the umask said: containers see this mode on their root.
             fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755)).map_err(io_at(&scratch))?;
+            crash::point("images.scratch");
             let size = self.unpack_layer(diff_id, content, &scratch, bytes_left)?;
+            crash::point("images.layer");
             bytes_left = bytes_left.saturating_sub(size.bytes);
             unpacked.push((scratch, target));
             sizes.push((diff_id.clone(), size));
@@ -227,6 +232,7 @@ impl Images {
         rustix::fs::syncfs(&directory).map_err(io_at(&layers))?;
         for (scratch, target) in unpacked {
             fs::rename(&scratch, &target).map_err(io_at(&target))?;
+            crash::point("images.renamed");
         }
         sync_directory(&layers).map_err(io_at(&layers))?;
         Ok(sizes)

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cri::SandboxId;
 use sha2::{Digest, Sha256};
+use shim::crash;
 use tokio::sync::Mutex as AsyncMutex;
 
 use addresses::Addresses;
@@ -133,6 +134,7 @@ impl Network {
         let namespace = File::open(netns).map_err(namespace_failed)?;
         let holder = sandbox.clone();
         let address = self.with_addresses(move |addresses| addresses.allocate(&holder)).await?;
+        crash::point("network.address");
         let connected = self.connect(sandbox, address, netns, &namespace).await;
         if connected.is_err()
             && let Err(err) = self.detach(sandbox).await
@@ -146,6 +148,7 @@ impl Network {
     pub async fn detach(&self, sandbox: &SandboxId) -> Result<(), NetworkError> {
         // The address last: it must not be given on while the old interface answers.
         self.links.remove(&self.host_interface(sandbox)).await?;
+        crash::point("network.unlinked");
         let sandbox = sandbox.clone();
         self.with_addresses(move |addresses| addresses.free(&sandbox)).await
     }
@@ -188,6 +191,7 @@ impl Network {
         let (firewall, table) = (self.firewall.clone(), self.config.bridge.clone());
         let acting = tokio::task::spawn_blocking(move || act(&firewall, &table));
         let done = acting.await.map_err(io::Error::other).flatten();
+        crash::point("network.firewall");
         done.map_err(|source| NetworkError::Firewall { table: self.config.bridge.clone(), source })
     }
 
@@ -258,6 +262,7 @@ impl Network {
             }
             outcome => outcome?,
         }
+        crash::point("network.pair");
         let inside = Links::open_inside(netns, namespace).await?;
         inside
             .configure(links::Endpoint {
@@ -285,6 +290,7 @@ impl Network {
         }
         let gateway = self.range.gateway();
         let index = self.links.ensure_bridge(&self.config.bridge, mac_of(gateway), self.config.mtu).await?;
+        crash::point("network.bridge");
         self.links.set_only_address(index, gateway, self.range.prefix_length).await?;
         let name = &self.config.bridge;
         // Pods reach the world by way of this machine, host ports also by its loopback.

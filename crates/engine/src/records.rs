@@ -99,7 +99,9 @@ pub fn layers_in_use(engine_root: &Path) -> io::Result<Vec<Vec<PathBuf>>> {
     let mut in_use = Vec::new();
     for sandbox in directories(&engine_root.join("sandboxes"))? {
         for container in directories(&sandbox.join("containers"))? {
-            let record = shim::record::read::<ContainerRecord>(&container, CONTAINER)?;
+            let record = shim::record::read::<ContainerRecord>(&container, CONTAINER).map_err(|error| {
+                io::Error::new(error.kind(), format!("{}: {error}", container.join(CONTAINER).display()))
+            })?;
             in_use.extend(record.map(|record| record.layers));
         }
     }

@@ -1,9 +1,11 @@
 //! Taking up what an earlier engine left, and what happens when a shim dies.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cri::{ContainerId, CriError, SandboxId, SandboxState};
 use shim::record;
@@ -13,7 +15,7 @@ use tokio::sync::Mutex;
 use crate::config::{EngineError, io_at};
 use crate::engine::Inner;
 use crate::records::{self, ContainerRecord, SandboxRecord};
-use crate::shim_client;
+use crate::shim_client::{self, Shim};
 use crate::table::{ContainerEntry, SandboxEntry, Stage};
 
 impl Inner {
@@ -38,9 +40,28 @@ impl Inner {
             tracing::warn!(sandbox = %id, "removing a sandbox that was never finished");
             self.unmake_sandbox(&id, None).await;
         }
+        self.clear_stray_cgroups().await;
         let known: Vec<SandboxId> = self.connected_sandboxes();
         self.network.reconcile(&known).await.map_err(EngineError::Network)?;
         self.publish_ports().await.map_err(EngineError::Network)
+    }
+
+    /// What was begun for a sandbox or a container that was never recorded.
+    async fn clear_stray_cgroups(&self) {
+        let (mut pods, mut containers) = (BTreeSet::new(), BTreeSet::new());
+        {
+            let table = self.table();
+            for entry in table.sandboxes.values() {
+                let Ok(pod) = self.pod_cgroup(&entry.record.config) else { continue };
+                containers.extend(table.of_sandbox(&entry.record.id).iter().map(|id| pod.join(id.as_str())));
+                pods.insert(pod);
+            }
+        }
+        for stray in self.cgroups.strays(&pods, &containers) {
+            if let Err(error) = self.clear_cgroup(&stray).await {
+                tracing::warn!(%error, cgroup = %stray.display(), "an unfinished cgroup stays until the next start");
+            }
+        }
     }
 
     fn connected_sandboxes(&self) -> Vec<SandboxId> {
@@ -55,22 +76,35 @@ impl Inner {
         self.table().sandboxes.insert(id.clone(), entry);
         self.read_containers(&id)?;
         if !was_ready {
+            // What has no exit record lost its monitor, and was not told of it by this engine.
+            self.end_lost(&id);
+            self.clear_strangers(&id, Vec::new()).await;
             return Ok(());
         }
         let shim = shim_client::reconnect(&self.dirs.run(&id)).and_then(|stream| self.listen(&id, stream));
         let Ok(shim) = shim else {
             self.lose(&id).await;
+            self.clear_strangers(&id, Vec::new()).await;
             return Ok(());
         };
         // Connected first, so that no exit falls between the question and the answer.
         if let Some(entry) = self.table().sandboxes.get_mut(&id) {
             entry.shim = Some(shim.clone());
         }
-        match shim.call(Request::State).await {
-            Ok(Reply::State(states)) => self.compare(&id, states).await,
-            _ => self.on_shim_gone(&id).await,
+        match settled(&shim).await {
+            Ok(states) => self.compare(&id, states).await,
+            Err(_) => self.on_shim_gone(&id).await,
         }
         Ok(())
+    }
+
+    fn end_lost(&self, sandbox: &SandboxId) {
+        let mut table = self.table();
+        for id in table.of_sandbox(sandbox) {
+            if let Some(entry) = table.containers.get_mut(&id) {
+                entry.end(entry.stage.clone().lost());
+            }
+        }
     }
 
     /// Containers as the disk knows them; without an exit record they are
@@ -114,6 +148,11 @@ impl Inner {
             strangers.extend(states.into_iter().map(|state| ContainerId(state.id)));
             strangers.retain(|id| !table.containers.contains_key(id));
         }
+        self.clear_strangers(sandbox, strangers).await;
+    }
+
+    /// What was begun of containers that were never recorded.
+    async fn clear_strangers(self: &Arc<Self>, sandbox: &SandboxId, mut strangers: Vec<ContainerId>) {
         let unrecorded = names(&self.dirs.containers(sandbox)).unwrap_or_default().into_iter().map(ContainerId);
         strangers.extend(unrecorded.filter(|id| !self.table().containers.contains_key(id)));
         for id in strangers {
@@ -137,8 +176,9 @@ impl Inner {
     /// away, and what has no exit record ended in an unknown way.
     pub(crate) async fn lose(self: &Arc<Self>, id: &SandboxId) {
         let Some(config) = self.table().sandboxes.get(id).map(|entry| entry.record.config.clone()) else { return };
-        let containers = self.table().of_sandbox(id);
-        for container in &containers {
+        // By their directories: one that was still being made is in no table.
+        let made = names(&self.dirs.containers(id)).unwrap_or_default();
+        for container in &made.into_iter().map(ContainerId).collect::<Vec<_>>() {
             let cleared = match self.pod_cgroup(&config) {
                 Ok(cgroup) => self.clear_cgroup(&cgroup.join(container.as_str())).await.map_err(|e| e.to_string()),
                 Err(error) => Err(error.to_string()),
@@ -159,6 +199,25 @@ impl Inner {
         }
     }
 }
+
+/// What the shim has, once nothing is being made any more: an earlier engine
+/// may have asked for a container right before it died.
+async fn settled(shim: &Shim) -> Result<Vec<wire::ContainerState>, CriError> {
+    for _ in 0..SETTLE_ATTEMPTS {
+        match shim.call(Request::State).await? {
+            Reply::State(states) if states.iter().any(|state| state.state == wire::Stage::Creating) => {
+                tokio::time::sleep(SETTLE_PAUSE).await;
+            }
+            Reply::State(states) => return Ok(states),
+            other => return Err(CriError::Failed(format!("sandbox monitor gave an unexpected answer: {other:?}"))),
+        }
+    }
+    Err(CriError::Failed("the sandbox's monitor process does not finish a container".into()))
+}
+
+/// Making a container takes milliseconds, on a machine under heavy load seconds.
+const SETTLE_ATTEMPTS: usize = 12_000;
+const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 
 /// Names of the directories in `dir`; none if it is not there.
 fn names(dir: &Path) -> io::Result<Vec<String>> {

@@ -32,6 +32,8 @@ impl Snapshots {
         }
         match try_overlay(directory) {
             Ok(()) => Snapshots::Overlay,
+            // Which says nothing about overlayfs.
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Snapshots::Overlay,
             Err(error) => {
                 tracing::warn!(%error, "overlayfs cannot be used here: each container gets a copy of its image");
                 Snapshots::Copy

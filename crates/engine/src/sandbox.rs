@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri::{CriError, IdRange, NamespaceMode, SandboxConfig, SandboxId, SandboxState};
+use shim::crash;
 use shim::record;
 use shim::wire::{self, Reply, Request};
 use tokio::sync::Mutex;
@@ -28,6 +29,7 @@ impl Inner {
         let pod_uid = config.meta.uid.clone();
         match self.make_sandbox(&id, config, cgroup.clone()).await {
             Ok((record, shim)) => {
+                crash::point("sandbox.recorded");
                 let has_ports = !record.config.host_ports.is_empty();
                 let entry = SandboxEntry { record, shim: Some(shim), gate: Arc::new(Mutex::new(())) };
                 self.table().sandboxes.insert(id.clone(), entry);
@@ -36,6 +38,7 @@ impl Inner {
                     self.unmake_sandbox(&id, Some(cgroup)).await;
                     return Err(network_refusal(&id, &error));
                 }
+                crash::point("sandbox.published");
                 self.announce(&pod_uid);
                 Ok(id)
             }
@@ -87,7 +90,9 @@ impl Inner {
         let stored = blocking(move || {
             let dir = dirs.sandbox(&written.id);
             fs::create_dir_all(dir.join("containers"))?;
+            crash::point("sandbox.directory");
             etc::write(&dir, &written.config, &written.hostname, &written.ips)?;
+            crash::point("sandbox.files");
             record::write(&dir, records::SANDBOX, &written)?;
             record::sync_dir(dirs.sandboxes())
         });
@@ -100,7 +105,10 @@ impl Inner {
         let stream = shim_client::spawn(&self.program, id.as_str(), &self.dirs.run(id)).map_err(failed)?;
         let shim = self.listen(id, stream).map_err(failed)?;
         match shim.call(Request::Setup(setup)).await? {
-            Reply::Ready { pid, version: wire::VERSION } => Ok((shim, pid)),
+            Reply::Ready { pid, version: wire::VERSION } => {
+                crash::point("shim.ready");
+                Ok((shim, pid))
+            }
             other => Err(CriError::Failed(format!("sandbox monitor gave an unexpected answer: {other:?}"))),
         }
     }
@@ -133,6 +141,7 @@ impl Inner {
     pub(crate) async fn disconnect(&self, id: &SandboxId) -> Result<(), NetworkError> {
         // No port may lead to an address that can be somebody else's.
         self.publish_ports().await?;
+        crash::point("sandbox.unpublished");
         self.network.detach(id).await
     }
 
@@ -192,7 +201,9 @@ impl Inner {
                 self.lose(id).await;
             }
         }
+        crash::point("sandbox.shut-down");
         self.close_sandbox(id).await?;
+        crash::point("sandbox.closed");
         let disconnected = self.disconnect(id).await;
         disconnected.map_err(|error| CriError::Failed(format!("failed to tear down network: {error}")))
     }
@@ -211,8 +222,11 @@ impl Inner {
         };
         self.announce(&record.config.meta.uid);
         let dir = self.dirs.sandbox(id);
-        let stored = blocking(move || record::write(&dir, records::SANDBOX, &record)).await?;
-        stored.map_err(|error| CriError::Failed(format!("failed to record sandbox: {error}")))
+        // Where it cannot be recorded (the disk is full) the next engine sees that its monitor is gone.
+        if let Err(error) = blocking(move || record::write(&dir, records::SANDBOX, &record)).await? {
+            tracing::warn!(%error, sandbox = %id, "the end of a sandbox could not be recorded");
+        }
+        Ok(())
     }
 
     /// Stops it, then forgets it and its containers.
@@ -220,6 +234,7 @@ impl Inner {
         let Some(gate) = self.gate(id) else { return Ok(()) };
         let _alone = gate.lock().await;
         self.stop_sandbox_alone(id).await?;
+        crash::point("sandbox.stopped");
         let containers = self.table().of_sandbox(id);
         for container in &containers {
             self.drop_container(id, container).await?;
@@ -233,8 +248,10 @@ impl Inner {
             cleared.map_err(|error| CriError::Failed(format!("failed to remove pod cgroup: {error}")))?;
         }
         for dir in [self.dirs.run(id), self.dirs.sandbox(id)] {
+            crash::point("sandbox.removing");
             remove_dir(dir).await?;
         }
+        crash::point("sandbox.removed");
         self.table().sandboxes.remove(id);
         self.announce(&config.meta.uid);
         Ok(())

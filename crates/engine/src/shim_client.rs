@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cri::CriError;
+use shim::crash;
 use shim::wire::{self, Call, Exit, Fault, Message, Reply, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -60,8 +61,10 @@ const SOCKET: &str = "shim.sock";
 /// Starts a shim whose socket is in `run`, a new directory, and connects to it.
 pub(crate) fn spawn(program: &SealedProgram, id: &str, run: &Path) -> io::Result<StdUnixStream> {
     DirBuilder::new().recursive(true).mode(0o700).create(run)?;
+    crash::point("shim.directory");
     let dir = File::open(run)?;
     let listener = UnixListener::bind(through(&dir))?;
+    crash::point("shim.socket");
     fs::set_permissions(run.join(SOCKET), std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     let log = fs::OpenOptions::new().append(true).create(true).open(run.join("shim.log"))?;
     let mut child = tokio::process::Command::new(program.path())
@@ -73,6 +76,7 @@ pub(crate) fn spawn(program: &SealedProgram, id: &str, run: &Path) -> io::Result
         .stdout(Stdio::null())
         .stderr(Stdio::from(log))
         .spawn()?;
+    crash::point("shim.spawned");
     // Only so that it does not stay behind as a zombie; its connection tells when it is gone.
     tokio::spawn(async move { child.wait().await });
     StdUnixStream::connect(through(&dir))

@@ -11,6 +11,7 @@ use cri::{
     Container, ContainerId, ContainerStats, CriError, DiskUsage, NamespaceMode, NetworkUsage, Resources, SandboxId,
     SandboxState, SandboxStats,
 };
+use shim::crash;
 use shim::record;
 
 use crate::engine::{Inner, blocking};
@@ -41,6 +42,7 @@ impl Inner {
         let (inner, dir) = (self.clone(), self.dirs.container(&record.sandbox, id));
         let updated = blocking(move || {
             record::write(&dir, records::CONTAINER, &record)?;
+            crash::point("limits.container-recorded");
             inner.cgroups.limit(&cgroup, &resources)
         });
         updated.await?.map_err(|error| CriError::Failed(format!("failed to update container {id}: {error}")))
@@ -62,6 +64,7 @@ impl Inner {
         let (inner, dir) = (self.clone(), self.dirs.sandbox(id));
         let updated = blocking(move || {
             record::write(&dir, records::SANDBOX, &record)?;
+            crash::point("limits.sandbox-recorded");
             inner.cgroups.limit(&cgroup, &resources)
         });
         updated.await?.map_err(|error| CriError::Failed(format!("failed to update sandbox {id}: {error}")))

@@ -6,9 +6,13 @@
 #![allow(clippy::unwrap_used, reason = "all of this is test code")]
 #![allow(clippy::disallowed_methods, reason = "real processes take real time, which is measured here")]
 
+#[path = "runtime/leaks.rs"]
+mod leaks;
 #[path = "runtime/world.rs"]
 mod world;
 
+#[path = "runtime/agent.rs"]
+mod agent;
 #[path = "runtime/bench.rs"]
 mod bench;
 #[path = "runtime/cases.rs"]
@@ -17,6 +21,10 @@ mod cases;
 mod complaints;
 #[path = "runtime/confinement.rs"]
 mod confinement;
+#[path = "runtime/crash.rs"]
+mod crash;
+#[path = "runtime/disk.rs"]
+mod disk;
 #[path = "runtime/escapes.rs"]
 mod escapes;
 #[path = "runtime/exec.rs"]
@@ -35,6 +43,8 @@ mod propagation;
 mod restart;
 #[path = "runtime/share.rs"]
 mod share;
+#[path = "runtime/storms.rs"]
+mod storms;
 #[path = "runtime/streams.rs"]
 mod streams;
 
@@ -45,12 +55,20 @@ mod volumes;
 
 fn main() -> std::process::ExitCode {
     let mut args = std::env::args_os().skip(1);
-    if args.next().is_some_and(|verb| verb == shim::VERB) {
-        shim::main(args);
+    match args.next() {
+        Some(verb) if verb == shim::VERB => {
+            crash::arm_monitor();
+            shim::main(args);
+        }
+        Some(verb) if verb == agent::VERB => return agent::main(args),
+        _ => {}
     }
     let cases = [
         cases::CASES,
         restart::CASES,
+        crash::CASES,
+        disk::CASES,
+        storms::CASES,
         confinement::CASES,
         exec::CASES,
         images::CASES,

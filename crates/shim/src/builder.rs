@@ -27,7 +27,7 @@ use crate::sys::mount::Change;
 use crate::users::Users;
 use crate::volumes::Volume;
 use crate::wire::{ContainerSpec, IdRange, Overlay, PidNamespace};
-use crate::{inroot, parcel, spec, sys, volumes};
+use crate::{crash, inroot, parcel, spec, sys, volumes};
 
 /// A program's ends of what it is connected to.
 pub(crate) struct Ends {
@@ -126,9 +126,11 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
     let users = shared.users.as_ref();
     let volumes = volumes::take(container, users)?;
     own_mounts().map_err(failed)?;
+    crash::point("builder.isolated");
     let stage = spec::stage(container);
     mount_root(container, &stage, users)?;
     let stage = if users.is_some() { bring_to_light(&stage).map_err(failed)? } else { stage };
+    crash::point("builder.mounted");
     let shm = shared_memory(&shared.memory, &stage);
     let pid = pid_namespace(container, shared)?;
     let root_path = stage.join("root");
@@ -151,11 +153,14 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
     drop(root);
     let pid = run_libcontainer(container, &stage, launch, ends)?;
+    crash::point("builder.made");
     let failed = |error: io::Error| format!("error releasing container process: {error}");
     let mut gate = gate(&stage, &container.id).map_err(failed)?;
     furnish(container, &volumes, pid, users)?;
+    crash::point("builder.furnished");
     // Lets process 1 go on to our executor, which waits for the shim.
     gate.write_all(b"start container").map_err(failed)?;
+    crash::point("builder.released");
     Ok((pid, identity))
 }
 

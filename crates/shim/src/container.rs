@@ -17,7 +17,7 @@ use crate::log::{Log, Sinks, Stream, Which};
 use crate::plumbing::{self, Stdin};
 use crate::profile::Profile;
 use crate::wire::{self, ContainerSpec, Exit, Fault, RanAs, Reply, Start, Streams};
-use crate::{cgroup, parcel, record, sys};
+use crate::{cgroup, crash, parcel, record, sys};
 
 /// Who waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,6 +90,9 @@ impl Container {
     /// Starts making it; the answer comes when the builder has ended.
     pub(crate) fn build(spec: &ContainerSpec, shared: &Shared, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
+        // So that its end can be told whatever happens to the disk meanwhile.
+        record::reserve(&spec.dir, wire::EXIT_RECORD)
+            .map_err(|error| failed("error reserving its exit record", &error))?;
         let log = Log::open(&spec.log, spec.log_limits).map_err(|error| failed("error opening log file", &error))?;
         let start = || -> io::Result<_> {
             let (ours, theirs) = plumbing::lay(spec)?;
@@ -98,6 +101,7 @@ impl Container {
             Ok((ours, report, builder))
         };
         let (ours, report, builder) = start().map_err(|error| failed("error starting container process", &error))?;
+        crash::point("monitor.building");
         let sync = File::from(ours.sync);
         Ok(Self {
             dir: spec.dir.clone(),
@@ -126,6 +130,7 @@ impl Container {
         let length = report.read(&mut bytes).unwrap_or(0);
         match serde_json::from_slice(&bytes[..length]) {
             Ok(Outcome::Made { pid, identity }) => {
+                crash::point("monitor.built");
                 self.identity = identity;
                 self.stage = Stage::Created { pid: Pid::from_raw(pid), sync };
                 match self.stdin.take_terminal(self.profile.on_node(self.identity.uid)) {
@@ -160,8 +165,10 @@ impl Container {
         let Stage::Created { pid, mut sync } = std::mem::replace(&mut self.stage, Stage::Over(never())) else {
             unreachable!("checked above")
         };
+        crash::point("monitor.start-recorded");
         // If process 1 is gone, its end is noticed by reaping it.
         let _ = sync.write_all(b"s");
+        crash::point("monitor.started");
         self.stage = Stage::Starting { pid, sync, at_ns, asked };
         None
     }
@@ -231,6 +238,7 @@ impl Container {
         match self.stopping {
             Stopping::No => {
                 send(pid, signal);
+                crash::point("monitor.signalled");
                 self.stopping = Stopping::Until(deadline);
             }
             Stopping::Until(earlier) => self.stopping = Stopping::Until(earlier.min(deadline)),
@@ -296,6 +304,7 @@ impl Container {
         if cgroup::kill_all(&self.profile.cgroup.members) > 0 {
             return Err(Duration::from_millis(1));
         }
+        crash::point("monitor.ended");
         self.stdin.close();
         let mut sinks = Sinks { log: &mut self.log, clients: &mut self.clients };
         let streams = [&mut self.stdout, &mut self.stderr];

@@ -20,6 +20,7 @@
 //! }
 //! ```
 
+pub mod crash;
 pub mod parcel;
 pub mod record;
 pub mod wire;

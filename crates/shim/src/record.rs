@@ -3,22 +3,41 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::crash;
+
 /// Longest record that is read back.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
+
+/// What is kept free for a record that must be written on a full disk as well.
+const RESERVE_BYTES: i64 = 4096;
+
+/// Takes the space that `write` will need for `dir/name`.
+pub fn reserve(dir: &Path, name: &str) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(fresh(dir, name))?;
+    Ok(nix::fcntl::posix_fallocate(file, 0, RESERVE_BYTES)?)
+}
+
+fn fresh(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!(".{name}.new"))
+}
 
 /// Writes `value` to `dir/name`: new file, fsync, rename, fsync of the
 /// directory. When this returns, a crash cannot take it back.
 pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
-    let fresh = dir.join(format!(".{name}.new"));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-    file.write_all(&serde_json::to_vec(value)?)?;
+    let (fresh, text) = (fresh(dir, name), serde_json::to_vec(value)?);
+    // Not emptied first: its space may be reserved, and may be all there is.
+    let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&fresh)?;
+    file.write_all(&text)?;
+    file.set_len(text.len() as u64)?;
     file.sync_data()?;
+    crash::point("record.written");
     fs::rename(&fresh, dir.join(name))?;
+    crash::point("record.renamed");
     sync_dir(dir)
 }
 
@@ -53,6 +72,9 @@ mod tests {
         write(&dir, "r.json", &[1, 2]).unwrap();
         write(&dir, "r.json", &[3]).unwrap();
         assert_eq!(read::<Vec<u32>>(&dir, "r.json").unwrap(), Some(vec![3]));
+        reserve(&dir, "r.json").unwrap();
+        write(&dir, "r.json", &[4]).unwrap();
+        assert_eq!(fs::read_to_string(dir.join("r.json")).unwrap(), "[4]", "nothing of the reserve is left");
         fs::write(dir.join("r.json"), "[3").unwrap();
         assert!(read::<Vec<u32>>(&dir, "r.json").is_err());
         fs::remove_dir_all(&dir).unwrap();

@@ -18,7 +18,7 @@ use crate::container::{Answer, Asked, Container, Stage};
 use crate::exec::{Connected, Execs, Order};
 use crate::log::{LINE_BYTES_MAX, Which};
 use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
-use crate::{init, parcel, sys, users, wire::ContainerSpec};
+use crate::{crash, init, parcel, sys, users, wire::ContainerSpec};
 
 /// Engines talking to one shim at a time (one, and room for a restarted one),
 /// and what streams need.
@@ -176,6 +176,7 @@ impl Server {
             }
         }
         for (container, exit, answer, forgetting) in over {
+            crash::point("monitor.exit-recorded");
             let ended = self.execs.forget(&container);
             ended.into_iter().for_each(|answer| self.answer(answer));
             self.broadcast(&Message::Exited { container: container.clone(), exit });
@@ -395,6 +396,7 @@ impl Server {
             Request::Forget { container } => self.forget(&container, asked),
             Request::Shutdown => {
                 self.containers.values_mut().for_each(Container::kill_all);
+                crash::point("monitor.closing");
                 self.closing = Some(asked);
                 None
             }
@@ -421,6 +423,7 @@ impl Server {
         }
         match enter(setup) {
             Ok(shared) => {
+                crash::point("monitor.set-up");
                 self.shared = Some(shared);
                 Reply::Ready { version: wire::VERSION, pid: Pid::this().as_raw() }
             }
@@ -454,6 +457,7 @@ impl Server {
     }
 
     fn forget(&mut self, id: &str, asked: Asked) -> Option<Reply> {
+        crash::point("monitor.forgetting");
         let Some(container) = self.containers.get_mut(id) else { return Some(Reply::Failed(Fault::Unknown)) };
         if matches!(container.stage, Stage::Over(_)) {
             self.containers.remove(id);

@@ -13,6 +13,9 @@ mod complaints;
 #[path = "../../../crates/engine/tests/runtime/harness.rs"]
 mod harness;
 #[allow(dead_code, reason = "the engine's own tests use all of it")]
+#[path = "../../../crates/engine/tests/runtime/leaks.rs"]
+mod leaks;
+#[allow(dead_code, reason = "the engine's own tests use all of it")]
 #[path = "../../../crates/engine/tests/runtime/world.rs"]
 mod world;
 

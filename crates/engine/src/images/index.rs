@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use shim::crash;
 
 use super::ImageError;
 use super::config::ImageConfig;
@@ -142,15 +143,27 @@ impl IndexFile {
         let index = Index { version: VERSION, ..index.clone() };
         let bytes = serde_json::to_vec(&index)
             .map_err(|err| ImageError::CorruptIndex { path: path.clone(), detail: err.to_string() })?;
-        let new = self.directory.join("index.json.new");
+        let new = self.new_path();
         let write = || -> io::Result<()> {
             let mut file = private_file().truncate(true).open(&new)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
+            crash::point("images.index-written");
             std::fs::rename(&new, &path)?;
+            crash::point("images.index-renamed");
             sync_directory(&self.directory)
         };
         write().map_err(ImageError::io(path.display().to_string()))
+    }
+
+    /// What a writer left behind that was killed.
+    pub(super) fn clear_leftovers(&self, _lock: &WriteLock) -> Result<(), ImageError> {
+        match std::fs::remove_file(self.new_path()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(ImageError::io(self.new_path().display().to_string())(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn parse(&self, file: &File) -> Result<Index, ImageError> {
@@ -171,6 +184,10 @@ impl IndexFile {
 
     fn path(&self) -> PathBuf {
         self.directory.join("index.json")
+    }
+
+    fn new_path(&self) -> PathBuf {
+        self.directory.join("index.json.new")
     }
 }
 

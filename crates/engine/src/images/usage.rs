@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use ambient::Timestamp;
 use cri::{DiskUsage, ImageFs};
 use rustix::fs::{FlockOperation, Timespec, Timestamps, UTIME_NOW};
+use shim::crash;
 
 use super::downloads::{self, lock};
 use super::index::{Index, WriteLock};
@@ -34,7 +35,11 @@ impl Images {
     /// container is recorded. `None`: layers are being deleted at the moment,
     /// wait with `hold`.
     pub fn try_hold(&self) -> Result<Option<Hold>, ImageError> {
-        match self.lock_holds(FlockOperation::NonBlockingLockShared) {
+        self.try_lock_holds(FlockOperation::NonBlockingLockShared)
+    }
+
+    fn try_lock_holds(&self, how: FlockOperation) -> Result<Option<Hold>, ImageError> {
+        match self.lock_holds(how) {
             Err(ImageError::Io { source, .. }) if source.kind() == io::ErrorKind::WouldBlock => Ok(None),
             other => other.map(Some),
         }
@@ -121,6 +126,7 @@ impl Images {
             if !keep.contains(&layer) {
                 let aside = self.root.join("tmp").join(layer.file_name().unwrap_or_default());
                 fs::rename(&layer, &aside).map_err(io_at(&layer))?;
+                crash::point("images.aside");
                 swept += 1;
             }
         }
@@ -138,10 +144,16 @@ impl Images {
         Ok(swept)
     }
 
-    /// At the start of a node: what an earlier process left half done goes.
-    /// Does not wait for those who are at work; their successors clean up.
-    pub fn clear_leftovers(&self) -> Result<(), ImageError> {
+    /// At the start of a node: what an earlier process left half done goes,
+    /// layers that no image has and nobody uses included. Does not wait for
+    /// those who are at work; their successors clean up.
+    pub fn clear_leftovers(&self, in_use: impl FnOnce() -> io::Result<Vec<PathBuf>>) -> Result<(), ImageError> {
         if let Some(lock) = self.index.try_lock()? {
+            self.index.clear_leftovers(&lock)?;
+            if let Some(_nobody_builds) = self.try_lock_holds(FlockOperation::NonBlockingLockExclusive)? {
+                let in_use = in_use().map_err(ImageError::io("layers in use"))?;
+                self.set_aside(in_use.into_iter().collect(), &lock)?;
+            }
             self.empty_scratch(&lock)?;
         }
         downloads::clear(&self.root.join("downloads")).map(|_| ())

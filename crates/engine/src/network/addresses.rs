@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use cri::SandboxId;
 use rustix::fs::FlockOperation;
+use shim::crash;
 
 use super::{NetworkError, Range};
 
@@ -50,7 +51,11 @@ impl Addresses {
         }
         let path = state_dir.join("addresses");
         let table = Table::read(&path)?;
-        let journal = write_compact(&path, &table).map_err(failed)?;
+        let journal = match write_compact(&path, &table) {
+            // What is there says the same, only at greater length.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => reopen(&path).map_err(failed)?,
+            compact => compact.map_err(failed)?,
+        };
         Ok(Addresses { range, path, journal, table, _lock: lock })
     }
 
@@ -88,15 +93,17 @@ impl Addresses {
     fn append(&mut self, line: &str, durability: Durability) -> Result<(), NetworkError> {
         let end = self.journal.stream_position().map_err(|source| self.failed(source))?;
         if end > JOURNAL_BYTES_MAX {
-            self.journal = write_compact(&self.path, &self.table).map_err(|source| self.failed(source))?;
-            return self.append_at(line, durability, None);
+            match write_compact(&self.path, &self.table) {
+                Ok(compact) => self.journal = compact,
+                // The long one has to do until there is room.
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+                Err(source) => return Err(self.failed(source)),
+            }
         }
-        self.append_at(line, durability, Some(end))
-    }
-
-    fn append_at(&mut self, line: &str, durability: Durability, end: Option<u64>) -> Result<(), NetworkError> {
+        let end = self.journal.stream_position().map_err(|source| self.failed(source))?;
         let mut write = || {
             self.journal.write_all(line.as_bytes())?;
+            crash::point("addresses.appended");
             match durability {
                 Durability::Synced => self.journal.sync_data(),
                 Durability::Eventual => Ok(()),
@@ -104,10 +111,8 @@ impl Addresses {
         };
         let Err(source) = write() else { return Ok(()) };
         // Whatever part of the line got there must not stay in front of the next one.
-        if let Some(end) = end {
-            let _ = self.journal.set_len(end);
-            let _ = self.journal.seek(SeekFrom::Start(end));
-        }
+        let _ = self.journal.set_len(end);
+        let _ = self.journal.seek(SeekFrom::Start(end));
         Err(self.failed(source))
     }
 
@@ -189,17 +194,40 @@ impl Table {
 }
 
 /// Replaces the journal by the shortest one that says the same; the returned
-/// file stands at its end.
+/// file stands at its end. Leaves nothing behind when it fails.
 fn write_compact(path: &Path, table: &Table) -> io::Result<File> {
     let new = path.with_extension("new");
-    let mut file = private_file().truncate(true).open(&new)?;
-    file.write_all(table.render().as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, path)?;
-    if let Some(directory) = path.parent() {
-        File::open(directory)?.sync_all()?;
+    let write = || -> io::Result<File> {
+        let mut file = private_file().truncate(true).open(&new)?;
+        file.write_all(table.render().as_bytes())?;
+        reserve(&file);
+        file.sync_all()?;
+        crash::point("addresses.compacted");
+        fs::rename(&new, path)?;
+        if let Some(directory) = path.parent() {
+            File::open(directory)?.sync_all()?;
+        }
+        Ok(file)
+    };
+    write().inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+/// The journal as it is, without an unfinished last line; it stands at its end.
+fn reopen(path: &Path) -> io::Result<File> {
+    let text = fs::read(path)?;
+    let complete = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let mut file = private_file().open(path)?;
+    if complete < text.len() {
+        file.set_len(complete as u64)?;
     }
+    file.seek(SeekFrom::Start(complete as u64))?;
     Ok(file)
+}
+
+/// Room for what is appended, so that an address can be given back on a full
+/// disk. Where the file system cannot promise it, it is tried without.
+fn reserve(journal: &File) {
+    let _ = rustix::fs::fallocate(journal, rustix::fs::FallocateFlags::KEEP_SIZE, 0, RESERVE_BYTES);
 }
 
 fn private_file() -> OpenOptions {
@@ -208,8 +236,10 @@ fn private_file() -> OpenOptions {
     options
 }
 
-/// Some ten thousand pods between compactions.
-const JOURNAL_BYTES_MAX: u64 = 1 << 20;
+/// Some thousand pods between compactions.
+const JOURNAL_BYTES_MAX: u64 = 192 << 10;
+/// More than is appended between two compactions.
+const RESERVE_BYTES: u64 = 256 << 10;
 
 #[cfg(test)]
 mod tests;

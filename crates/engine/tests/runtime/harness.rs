@@ -13,7 +13,7 @@ pub(crate) type Case = (&'static str, fn());
 
 const INSIDE: &str = "PODIUM_TEST_INSIDE";
 /// Longest a single case may take.
-const CASE_TIMEOUT: Duration = Duration::from_secs(60);
+const CASE_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// `bench` is what `--bench` runs instead of the cases.
 pub(crate) fn main(cases: &[Case], bench: &[Case]) -> ExitCode {

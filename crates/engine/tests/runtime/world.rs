@@ -16,6 +16,8 @@ use cri::{
 use engine::{Config, Engine};
 use sha2::{Digest, Sha256};
 
+use crate::leaks;
+
 pub(crate) const IMAGE: &str = "docker.io/library/busybox:test";
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -37,11 +39,20 @@ pub(crate) fn check<F: Future<Output = ()>>(body: impl FnOnce(World) -> F) {
         body(world).await;
         kept
     });
-    runtime.block_on(async {
-        let engine = open(&config).await;
-        engine.destroy().await.unwrap();
-    });
-    assert_clean(&config);
+    runtime.block_on(take_down(&config));
+}
+
+/// Whatever a test has left: the machine holds exactly what a new engine tells
+/// of; removed in an orderly way it is gone; and `destroy` leaves nothing.
+pub(crate) async fn take_down(config: &Config) {
+    let engine = open(config).await;
+    leaks::exact(config, &engine).await;
+    for sandbox in engine.sandboxes(None).await.unwrap() {
+        engine.remove_sandbox(&sandbox.id).await.unwrap();
+    }
+    leaks::exact(config, &engine).await;
+    engine.destroy().await.unwrap();
+    leaks::none(config);
 }
 
 pub(crate) async fn open(config: &Config) -> Arc<Engine> {
@@ -58,27 +69,18 @@ pub(crate) async fn open(config: &Config) -> Arc<Engine> {
 
 /// A name and number that no other instance has.
 pub(crate) fn instance() -> (String, u32) {
-    let number = WORLDS.fetch_add(1, Ordering::Relaxed);
-    (format!("podium-test-{}-{number}", crate::harness::run_number()), number)
+    let number = new_number();
+    (instance_name(number), number)
+}
+
+fn instance_name(number: u32) -> String {
+    format!("podium-test-{}-{number}", crate::harness::run_number())
 }
 
 impl World {
     async fn new() -> Self {
-        let (instance, number) = instance();
         let dir = Arc::new(tempfile::tempdir().unwrap());
-        let config = Config {
-            root: dir.path().join("state"),
-            run_dir: dir.path().join("run"),
-            cgroup_root: instance.clone(),
-            bridge: format!("pt{number}"),
-            instance,
-            pod_cidr: (Ipv4Addr::new(10, 99, u8::try_from(number).unwrap(), 0), 24),
-            mtu: 1500,
-            cni: None,
-            shim_exe: std::env::current_exe().unwrap(),
-            registries: Default::default(),
-            snapshots: Default::default(),
-        };
+        let config = config(dir.path(), new_number());
         let engine = open(&config).await;
         engine.images().import(archive().as_slice(), None).unwrap();
         World { dir, config, engine }
@@ -165,6 +167,28 @@ impl World {
     }
 }
 
+/// Tells the instances of one run apart.
+pub(crate) fn new_number() -> u32 {
+    WORLDS.fetch_add(1, Ordering::Relaxed)
+}
+
+pub(crate) fn config(dir: &Path, number: u32) -> Config {
+    let instance = instance_name(number);
+    Config {
+        root: dir.join("state"),
+        run_dir: dir.join("run"),
+        cgroup_root: instance.clone(),
+        bridge: format!("pt{number}"),
+        instance,
+        pod_cidr: (Ipv4Addr::new(10, 99, u8::try_from(number).unwrap(), 0), 24),
+        mtu: 1500,
+        cni: None,
+        shim_exe: std::env::current_exe().unwrap(),
+        registries: Default::default(),
+        snapshots: Default::default(),
+    }
+}
+
 pub(crate) fn sandbox_config(dir: &Path, uid: &str) -> SandboxConfig {
     SandboxConfig {
         meta: PodMeta { name: format!("pod-{uid}"), namespace: "default".into(), uid: uid.into(), attempt: 0 },
@@ -209,7 +233,7 @@ pub(crate) fn shell(name: &str, script: &str) -> ContainerConfig {
 }
 
 /// A docker-archive with the machine's static busybox.
-fn archive() -> Vec<u8> {
+pub(crate) fn archive() -> Vec<u8> {
     archive_of(IMAGE, "")
 }
 
@@ -257,7 +281,17 @@ pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
 
 /// And with links in place of some of its directories.
 pub(crate) fn archive_with(name: &str, more: &str, links: &[(&str, &str)]) -> Vec<u8> {
-    let layer = layer_with(links);
+    docker_archive(name, more, &layer_with(links))
+}
+
+/// A docker-archive of one layer with one file of this length.
+pub(crate) fn archive_of_one_file(name: &str, length: usize) -> Vec<u8> {
+    let mut layer = tar::Builder::new(Vec::new());
+    append(&mut layer, "file", tar::EntryType::Regular, 0o644, &vec![b'x'; length], None);
+    docker_archive(name, "", &layer.into_inner().unwrap())
+}
+
+fn docker_archive(name: &str, more: &str, layer: &[u8]) -> Vec<u8> {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -266,13 +300,13 @@ pub(crate) fn archive_with(name: &str, more: &str, links: &[(&str, &str)]) -> Ve
     let config = format!(
         r#"{{"architecture":"{architecture}","os":"linux","config":{{{more}"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
             "rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
-        hex(&layer)
+        hex(layer)
     );
     let config_name = format!("{}.json", hex(config.as_bytes()));
     let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{name}"],"Layers":["layer.tar"]}}]"#);
     let mut archive = tar::Builder::new(Vec::new());
     append(&mut archive, &config_name, tar::EntryType::Regular, 0o644, config.as_bytes(), None);
-    append(&mut archive, "layer.tar", tar::EntryType::Regular, 0o644, &layer, None);
+    append(&mut archive, "layer.tar", tar::EntryType::Regular, 0o644, layer, None);
     append(&mut archive, "manifest.json", tar::EntryType::Regular, 0o644, manifest.as_bytes(), None);
     archive.into_inner().unwrap()
 }
@@ -302,30 +336,16 @@ fn hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// No process, no cgroup, no mount, no interface is left of the instance.
-fn assert_clean(config: &Config) {
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    let root = config.root.parent().unwrap().to_str().unwrap();
-    assert!(!mounts.contains(root), "mounts are left:\n{mounts}");
-    assert_eq!(cgroups_of(&config.cgroup_root), Vec::<PathBuf>::new(), "cgroups are left");
-    assert!(!Path::new("/sys/class/net").join(&config.bridge).exists(), "the bridge is left");
-    let started = Instant::now();
-    while let Some(left) = other_processes() {
-        assert!(started.elapsed() < LIMIT, "a process is left: {left}");
-        // We are process 1 here: what a killed monitor has left is ours to reap.
-        let _ = nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG));
-        std::thread::yield_now();
-    }
-}
-
-/// Processes in our namespace other than this one; ended ones do not count.
-pub(crate) fn other_processes() -> Option<String> {
+/// Processes in our namespace other than this one, with what the kernel says
+/// of each; ended ones do not count.
+pub(crate) fn other_processes() -> Vec<(u32, String)> {
     let pids = fs::read_dir("/proc").unwrap().flatten().filter_map(|e| e.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| *pid != 1).find_map(|pid| {
+    let living = pids.filter(|pid| *pid != 1).filter_map(|pid| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let state = stat.rsplit_once(')')?.1.trim_start().chars().next()?;
-        (state != 'Z' && state != 'X').then_some(stat)
-    })
+        (state != 'Z' && state != 'X').then_some((pid, stat))
+    });
+    living.collect()
 }
 
 pub(crate) fn cgroups_of(name: &str) -> Vec<PathBuf> {

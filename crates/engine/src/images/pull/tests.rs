@@ -593,6 +593,6 @@ async fn leftovers_of_a_crash_go_at_the_next_start() {
     std::fs::create_dir(store.images.root.join("tmp/half")).unwrap();
     assert_eq!(store.contents(), [0, 1, 1]);
     let again = Images::open(store.directory.path().join("store")).unwrap();
-    again.clear_leftovers().unwrap();
+    again.clear_leftovers(|| Ok(Vec::new())).unwrap();
     assert_eq!(store.contents(), [0, 0, 0]);
 }
