@@ -13,7 +13,7 @@ use shim::wire::{self, Exit, Reply, Request};
 
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking, image_refusal};
-use crate::images::{Hold, ImageError};
+use crate::images::{Hold, ImageError, Images};
 use crate::launch::Program;
 use crate::records::{self, ContainerRecord, SandboxRecord};
 use crate::rootfs::Snapshots;
@@ -42,6 +42,7 @@ impl Inner {
         let id = ContainerId(self.ids.hex64());
         let mut record = ContainerRecord::of(id.clone(), &parent, &config, self.clock.now().wall);
         record.image_ref = resolved.image.repo_digests.first().unwrap_or(&resolved.image.id).clone();
+        record.image = Images::shown_name(&config.image, &resolved.image);
         record.stop_signal = program.stop_signal;
         (record.stdin, record.tty) = (config.stdin, config.tty);
         if (config.stdin || config.tty) && parent.shim_version < wire::STREAMS_SINCE {

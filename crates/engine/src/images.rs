@@ -167,6 +167,15 @@ impl Images {
         }))
     }
 
+    /// LC-074: what a container of the image shows: the tag it was asked for
+    /// by, or one it has, whichever way it was asked for.
+    pub(crate) fn shown_name(asked: &str, image: &cri::Image) -> String {
+        let tag = Reference::parse(asked).ok().map(|reference| reference.tagged());
+        let tag = tag.filter(|tag| image.repo_tags.contains(tag));
+        let known = image.repo_tags.first().or(image.repo_digests.first());
+        tag.or_else(|| known.cloned()).unwrap_or_else(|| asked.to_owned())
+    }
+
     /// All images, ordered by id.
     pub fn list(&self) -> Result<Vec<cri::Image>, ImageError> {
         let index = self.index.current()?;

@@ -42,7 +42,7 @@ pub(crate) struct ContainerRecord {
     pub(crate) name: String,
     pub(crate) attempt: u32,
     pub(crate) created_at: Timestamp,
-    /// As given at creation.
+    /// As it is shown.
     pub(crate) image: String,
     pub(crate) image_ref: String,
     pub(crate) log_path: PathBuf,

@@ -13,6 +13,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_volume_of_the_pod_wins_over_the_images", a_volume_of_the_pod_wins_over_the_images),
     ("without_overlayfs_containers_get_copies", without_overlayfs_containers_get_copies),
     ("layers_stay_while_a_container_stands_on_them", layers_stay_while_a_container_stands_on_them),
+    ("lc_074_a_container_shows_a_tag_of_its_image", lc_074_a_container_shows_a_tag_of_its_image),
 ];
 
 const IMAGE: &str = "docker.io/library/volumes:test";
@@ -88,5 +89,21 @@ fn layers_stay_while_a_container_stands_on_them() {
         assert_eq!(in_use(), Vec::<Vec<std::path::PathBuf>>::new());
         world.engine.remove_image(crate::world::IMAGE).await.unwrap();
         assert_eq!(layers(), 0);
+    });
+}
+
+fn lc_074_a_container_shows_a_tag_of_its_image() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let id = world.engine.image(crate::world::IMAGE).await.unwrap().unwrap().id;
+        let names = ["busybox:test", "docker.io/library/busybox:test", &id, &id["sha256:".len()..][..12]];
+        for (number, name) in names.into_iter().enumerate() {
+            let mut config = shell(&format!("c{number}"), "true");
+            config.image = name.to_owned();
+            let container = world.run_with(&sandbox, config).await;
+            let container = world.container(&container).await;
+            // It came from an archive, so there is no digest in a repository.
+            assert_eq!((container.image.as_str(), &container.image_ref), (crate::world::IMAGE, &id));
+        }
     });
 }

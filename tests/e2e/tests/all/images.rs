@@ -49,6 +49,38 @@ fn lc_309_a_private_image_is_pulled_with_the_pods_secret() {
 }
 
 #[test]
+fn lc_073_lc_074_a_status_names_the_container_and_its_image() {
+    let podium = Podium::start();
+    let registry = Registry::start(podium.work());
+    registry.push(&podium.work().join("images/busybox-1.36.tar"), "team/app", "latest");
+    // Without a tag: the runtime knows the whole name.
+    let image = format!("{}/team/app", registry.address);
+    podium.kubectl_with_input(&["apply", "-f", "-"], &secret("pull", &registry.address).to_string()).ok();
+    let apply = |name: &str, image: &str| {
+        let container = json!({ "name": "app", "image": image, "command": ["sleep", "3600"] });
+        let secrets = json!([{ "name": "pull" }]);
+        podium.apply(&Sketch::pod(name).raw_container(container).with("imagePullSecrets", secrets));
+    };
+    let of =
+        |pod: &Value, field: &str| pod["status"]["containerStatuses"][0][field].as_str().unwrap_or_default().to_owned();
+    let missing = format!("{}/team/missing", registry.address);
+    apply("unborn", &missing);
+    let unborn = podium.wait_pod("unborn", "without its image", Patience::LONG, |pod| {
+        pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"].is_string()
+    });
+    let empty = String::new();
+    assert_eq!((of(&unborn, "image"), of(&unborn, "imageID")), (missing, empty.clone()));
+    assert_eq!(of(&unborn, "containerID"), empty);
+    apply("named", &image);
+    let ready = podium.wait_ready("named");
+    assert_eq!(of(&ready, "image"), format!("{image}:latest"));
+    assert!(of(&ready, "imageID").starts_with(&format!("{image}@sha256:")), "{}", of(&ready, "imageID"));
+    let id = of(&ready, "containerID");
+    let hex = id.strip_prefix("podium://").unwrap_or_default();
+    assert!(hex.len() == 64 && hex.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+}
+
+#[test]
 fn an_image_is_pulled_by_hand_over_tls_and_collected() {
     let podium = Podium::prepare();
     podium.import_images();
