@@ -43,6 +43,8 @@ mod propagation;
 mod restart;
 #[path = "runtime/share.rs"]
 mod share;
+#[path = "runtime/stopping.rs"]
+mod stopping;
 #[path = "runtime/storms.rs"]
 mod storms;
 #[path = "runtime/streams.rs"]
@@ -69,6 +71,7 @@ fn main() -> std::process::ExitCode {
         crash::CASES,
         disk::CASES,
         storms::CASES,
+        stopping::CASES,
         confinement::CASES,
         exec::CASES,
         images::CASES,

@@ -221,8 +221,10 @@ impl Container {
         answer
     }
 
-    /// TC-066: signal process 1 only, once; a later call can only bring the
-    /// deadline forward; no grace means KILL at once.
+    /// TC-066: signal process 1 only (TC-052), once; a later call can only
+    /// bring the deadline forward; no grace means KILL at once. The signal can
+    /// be chosen, the one at the deadline cannot (TC-079). A process 1 without
+    /// a handler is deaf to the first; that is how it is (TC-068).
     pub(crate) fn stop(&mut self, signal: i32, grace: Duration) -> Reply {
         let pid = match &self.stage {
             Stage::Building { .. } => return Reply::Failed(Fault::State("container is being created".into())),
@@ -267,7 +269,7 @@ impl Container {
         }
     }
 
-    /// KILL to every process of the container, whoever started it.
+    /// TC-054: KILL to every process of the container, whoever started it.
     pub(crate) fn kill_all(&mut self) {
         if let Stage::Building { builder, .. } = &self.stage {
             send(*builder, libc::SIGKILL);

@@ -90,8 +90,8 @@ pub(crate) fn set_oom_score(value: i32) -> io::Result<()> {
     }
 }
 
-/// One ended child and its exit code, 128 + n when signal n ended it; `None`
-/// when no more have ended.
+/// One ended child and its exit code, 128 + n when signal n ended it
+/// (TC-069); `None` when no more have ended.
 pub(crate) fn reap_one() -> Option<(Pid, i32)> {
     let mut status = 0;
     // SAFETY: `status` is a valid, writable int for the duration of the call.

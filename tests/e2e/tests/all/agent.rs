@@ -1,7 +1,11 @@
 //! What survives when the agent does not, and instances side by side.
 
+use std::fs;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use podium_e2e::{Patience, Podium, Sketch, find_process, leaks, wait_for_exit};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const COUNTS: &str = "n=0; while true; do echo $n; n=$((n+1)); sleep 0.1; done";
 
@@ -109,6 +113,58 @@ fn a_pod_deleted_right_before_kill_9_still_goes() {
     podium.kill_agent();
     podium.start_agent();
     podium.wait_gone("doomed", Patience::SHORT);
+}
+
+/// Kills the monitor of the pod whose first process has this in its command line.
+fn kill_monitor_of(marker: &str) -> u32 {
+    let process = find_process(marker).expect("it runs");
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives");
+    let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse().ok()).expect("a parent");
+    let line = fs::read_to_string(format!("/proc/{parent}/cmdline")).expect("it lives");
+    assert!(line.contains("\0shim\0"), "{line:?} is no monitor");
+    kill(Pid::from_raw(parent), Signal::SIGKILL).expect("we are root");
+    process
+}
+
+#[test]
+fn lc_067_a_pod_that_lost_its_monitor_is_made_anew() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("robbed").container("app", ": robbed-marker; sleep 3600 & wait"));
+    podium.apply(&Sketch::pod("once").restart("Never").container("app", ": once-marker; sleep 3600 & wait"));
+    podium.wait_ready("robbed");
+    podium.wait_ready("once");
+
+    // What is said of a container whose end nobody saw (LC-067).
+    let lost = |state: &Value| {
+        let terminated = &state["terminated"];
+        assert_eq!((&terminated["exitCode"], &terminated["reason"]), (&json!(137), &json!("ContainerStatusUnknown")));
+        assert_eq!(terminated["message"], "The container could not be located when the pod was terminated");
+    };
+    let status = |pod: &Value| pod["status"]["containerStatuses"][0].clone();
+    let process = kill_monitor_of("once-marker");
+    let failed = podium.wait_phase("once", "Failed");
+    lost(&status(&failed)["state"]);
+    wait_for_exit(process, Patience::SHORT);
+
+    let process = kill_monitor_of("robbed-marker");
+    wait_for_exit(process, Patience::SHORT);
+    let again = |pod: &Value| status(pod)["restartCount"] == 1 && status(pod)["ready"] == true;
+    let pod = podium.wait_pod("robbed", "running again", Patience::LONG, again);
+    lost(&status(&pod)["lastState"]);
+    let before = identity(&pod);
+
+    // The same while no agent is there to see it.
+    podium.kill_agent();
+    kill_monitor_of("robbed-marker");
+    podium.start_agent();
+    let again = |pod: &Value| status(pod)["restartCount"] == 2 && status(pod)["ready"] == true;
+    let pod = podium.wait_pod("robbed", "running again", Patience::LONG, again);
+    assert_ne!(identity(&pod), before);
+    lost(&status(&pod)["lastState"]);
+    for name in ["robbed", "once"] {
+        podium.delete(name);
+        podium.wait_gone(name, Patience::SHORT);
+    }
 }
 
 #[test]
