@@ -24,7 +24,7 @@ use crate::query::Query;
 use crate::relay::Relay;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
-use crate::{Config, accounts, connect, delete, discovery, health, logs, pods, read, stream, write};
+use crate::{Config, accounts, connect, delete, discovery, health, logs, pods, proxy, read, stream, write};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -230,6 +230,7 @@ impl Api {
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
             ("log", Verb::Get) => logs::answer(self, call).await,
+            ("proxy", _) => proxy::answer(self, call, body).await,
             ("exec" | "attach" | "portforward", Verb::Get | Verb::Create) => connect::answer(self, call, name).await,
             _ => Err(ApiError::MethodNotAllowed),
         }

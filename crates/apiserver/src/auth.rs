@@ -128,6 +128,8 @@ fn component_may(identity: &Identity, verb: Verb, resource: &str) -> bool {
     let is_node = identity.node_name().is_some();
     match (identity.user.as_str(), resource) {
         ("system:kube-controller-manager", _) => true,
+        // To read through an agent is to get into every container of its node.
+        (_, "nodes/proxy" | "pods/proxy") => false,
         ("system:kube-scheduler", "secrets") => false,
         ("system:kube-scheduler", "pods/binding" | "bindings") => verb == Verb::Create,
         ("system:kube-scheduler", "pods") => reads || verb == Verb::Delete,
@@ -175,6 +177,9 @@ mod tests {
         let status = path("/api/v1/namespaces/default/pods/x/status");
         assert!(authorize(&Identity::node("a"), Verb::Patch, &status).is_ok());
         assert!(authorize(&Identity::scheduler(), Verb::List, &path("/api/v1/secrets")).is_err());
+        let proxy = path("/api/v1/nodes/a/proxy/pods");
+        assert!(authorize(&Identity::node("a"), Verb::Get, &proxy).is_err());
+        assert!(authorize(&Identity::scheduler(), Verb::Get, &proxy).is_err());
         assert!(authorize_path(&Identity::node("a"), &Method::GET, "/metrics").is_err());
     }
 }

@@ -112,7 +112,7 @@ fn pass_on<B>(from: &Response<B>, body: Bytes) -> Response<Body> {
 }
 
 /// Until either side has ended, or the server does.
-async fn join(client: OnUpgrade, node: OnUpgrade, mut closing: watch::Receiver<bool>) {
+pub(crate) async fn join(client: OnUpgrade, node: OnUpgrade, mut closing: watch::Receiver<bool>) {
     let joined = async {
         let (client, node) = tokio::try_join!(client, node)?;
         let (mut client, mut node) = (TokioIo::new(client), TokioIo::new(node));

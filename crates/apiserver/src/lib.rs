@@ -36,6 +36,7 @@ mod negotiate;
 mod object;
 mod openapi;
 mod pods;
+mod proxy;
 mod query;
 mod read;
 mod relay;

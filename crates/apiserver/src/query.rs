@@ -12,6 +12,12 @@ impl Query {
         Self(pairs.map(|(key, value)| (key.into_owned(), value.into_owned())).collect())
     }
 
+    /// For another server; none if there are no parameters.
+    pub(crate) fn encoded(&self) -> Option<String> {
+        let pairs = form_urlencoded::Serializer::new(String::new()).extend_pairs(&self.0).finish();
+        (!pairs.is_empty()).then_some(pairs)
+    }
+
     /// The first value of a parameter, none if it is absent or empty.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, value)| key == name && !value.is_empty()).map(|(_, value)| value.as_str())

@@ -23,6 +23,8 @@ pub(crate) struct ResourcePath {
     pub(crate) resource: String,
     pub(crate) name: Option<String>,
     pub(crate) subresource: Option<String>,
+    /// What follows the subresource, from its `/` on, as the client wrote it.
+    pub(crate) rest: String,
     /// The legacy `P/watch/…` form (API-112).
     pub(crate) is_watch: bool,
 }
@@ -40,7 +42,10 @@ impl Target {
             ["watch", rest @ ..] if !rest.is_empty() => (true, rest),
             rest => (false, rest),
         };
+        let raw = path;
         let mut path = resource_path(rest);
+        let beyond = rest.len().saturating_sub(if path.namespace.is_some() { 5 } else { 3 });
+        path.rest = after(raw, parts.len() - beyond).to_owned();
         path.group = group.to_owned();
         path.version = version.to_owned();
         path.is_watch = is_watch;
@@ -64,6 +69,16 @@ fn resource_path(rest: &[&str]) -> ResourcePath {
         subresource: at(2),
         ..ResourcePath::default()
     }
+}
+
+/// What follows so many segments.
+fn after(path: &str, segments: usize) -> &str {
+    let mut rest = path;
+    for _ in 0..segments {
+        rest = rest.trim_start_matches('/');
+        rest = &rest[rest.find('/').unwrap_or(rest.len())..];
+    }
+    rest
 }
 
 fn unescape(segment: &str) -> String {
@@ -159,6 +174,16 @@ mod tests {
         let path = parsed("/api/v1/watch/namespaces/x/pods");
         assert!(path.is_watch);
         assert_eq!(Verb::of(&Method::GET, &path, &Query::default()), Some(Verb::Watch));
+    }
+
+    #[test]
+    fn api_607_what_follows_a_subresource_is_kept_as_it_is() {
+        assert_eq!(parsed("/api/v1/nodes/n/proxy/metrics/a%20b/").rest, "/metrics/a%20b/");
+        let pod = parsed("/api/v1/namespaces/x/pods/http:web:80/proxy/a//b");
+        assert_eq!((pod.name.as_deref(), pod.rest.as_str()), (Some("http:web:80"), "/a//b"));
+        assert_eq!(parsed("/api/v1/namespaces/x/pods/web/proxy").rest, "");
+        assert_eq!(parsed("/api/v1/namespaces/x/pods/web").rest, "");
+        assert_eq!(parsed("/api/v1/namespaces/x").rest, "");
     }
 
     #[test]

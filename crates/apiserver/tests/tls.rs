@@ -306,6 +306,37 @@ async fn api_624_what_cannot_be_streamed_is_refused() {
 }
 
 #[tokio::test]
+async fn api_607_requests_are_passed_on_to_the_agent_and_to_pods() {
+    let cluster = cluster().await;
+    let address = agent(&cluster.authority).await;
+    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let node = json!({
+        "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": address.ip().to_string()}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}},
+        },
+    });
+    assert_eq!(admin.post("/api/v1/nodes", &node).await.0, 201);
+    let passed = cluster.get("/api/v1/nodes/n/proxy/stats/summary?only=cpu%20x", Some(ADMIN)).await;
+    assert_eq!(passed, (200, "asked /stats/summary?only=cpu+x\n".to_owned()));
+    let named = cluster.get(&format!("/api/v1/nodes/n:{}/proxy/previous", address.port()), Some(ADMIN)).await;
+    assert_eq!(named, (400, "asked /previous\n".to_owned()), "the agent's refusal is the answer");
+    let (code, _) = cluster.get("/api/v1/nodes/n/proxy/pods", Some(("system:node:n", "system:nodes"))).await;
+    assert_eq!(code, 403);
+    admin.pod("web").await;
+    let at = async |ip: &str| {
+        let status = json!({"status": {"podIP": ip, "podIPs": [{"ip": ip}]}});
+        let (code, patched) = admin.merge("/api/v1/namespaces/default/pods/web/status", &status).await;
+        assert_eq!(code, 200, "{patched}");
+        cluster.get("/api/v1/namespaces/default/pods/web:80/proxy/", Some(ADMIN)).await
+    };
+    let (code, text) = at("127.0.0.1").await;
+    assert_eq!(code, 400);
+    assert!(text.contains("address not allowed"), "{text}");
+}
+
+#[tokio::test]
 async fn kube_works_in_process_without_a_socket() {
     use futures::{StreamExt, TryStreamExt};
     let fixture = support::fixture().await;

@@ -23,7 +23,7 @@ pub static KIND: Kind = Kind {
     short_names: &["no"],
     categories: &[],
     scope: Scope::Cluster,
-    subresources: &[Subresource::Status],
+    subresources: &[Subresource::Proxy, Subresource::Status],
     columns: COLUMNS,
     ops: &NodeOps,
 };

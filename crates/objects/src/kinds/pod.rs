@@ -40,6 +40,7 @@ pub static KIND: Kind = Kind {
         Subresource::Exec,
         Subresource::Log,
         Subresource::PortForward,
+        Subresource::Proxy,
         Subresource::Resize,
         Subresource::Status,
     ],

@@ -1,0 +1,170 @@
+//! pods/proxy and nodes/proxy (API-607): a client's HTTP request, passed on to
+//! a port of a pod or to a node's agent.
+
+use std::net::IpAddr;
+
+use futures::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http_body_util::BodyStream;
+use hyper::body::Incoming;
+use serde_json::Value;
+
+use crate::answer::{self, Answer, Body};
+use crate::api::{Api, Call, RequestBody, STREAMING, closed};
+use crate::connect;
+use crate::error::ApiError;
+use crate::logs::node_address;
+use crate::object;
+
+/// They are between two neighbours only; the caller's credentials are ours to see.
+const NOT_PASSED: [HeaderName; 7] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::HOST,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+];
+
+pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+    let wanted = Wanted::parse(call.name())?;
+    let origin = match call.kind.plural {
+        "nodes" => node(api, &wanted).await?,
+        _ => pod(api, call, &wanted).await?,
+    };
+    let path = if call.path.rest.is_empty() { "/" } else { &call.path.rest };
+    let query = call.query.encoded().map(|query| format!("?{query}")).unwrap_or_default();
+    let uri: Result<Uri, _> = format!("{origin}{path}{query}").parse();
+    let uri = uri.map_err(|_| ApiError::BadRequest(format!("{path} is not a path that can be passed on")))?;
+    let request = Request::builder().method(call.method.clone()).uri(uri).body(body);
+    let mut request = request.map_err(|error| ApiError::Internal(error.to_string()))?;
+    pass_headers(&call.headers, request.headers_mut());
+    if let Some(upgrade) = call.headers.get(header::UPGRADE) {
+        request.headers_mut().insert(header::UPGRADE, upgrade.clone());
+        request.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    }
+    let mut response = api.relay.pass(request).await?;
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS
+        && let Some(client) = call.upgrade.take()
+    {
+        tokio::spawn(connect::join(client, hyper::upgrade::on(&mut response), api.closing.subscribe()));
+        let (parts, _) = response.into_parts();
+        return Ok(Response::from_parts(parts, answer::full(bytes::Bytes::new())));
+    }
+    Ok(passed_back(api, response))
+}
+
+fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
+    for (name, value) in from.iter().filter(|(name, _)| !NOT_PASSED.contains(name)) {
+        to.append(name, value.clone());
+    }
+}
+
+fn passed_back(api: &Api, from: Response<Incoming>) -> Response<Body> {
+    let (parts, body) = from.into_parts();
+    let mut closing = api.closing.subscribe();
+    let until = async move { closed(&mut closing).await };
+    // A body that breaks off simply ends: nothing can be added to it.
+    let data = BodyStream::new(body)
+        .take_while(|frame| std::future::ready(frame.is_ok()))
+        .filter_map(|frame| std::future::ready(frame.ok().and_then(|frame| frame.into_data().ok())));
+    let mut response = Response::new(answer::stream(data.take_until(Box::pin(until))));
+    *response.status_mut() = parts.status;
+    pass_headers(&parts.headers, response.headers_mut());
+    response.headers_mut().insert(STREAMING, HeaderValue::from_static("proxy"));
+    response
+}
+
+/// `[scheme:]name[:port]`.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted<'a> {
+    name: &'a str,
+    port: Option<u16>,
+}
+
+impl<'a> Wanted<'a> {
+    fn parse(text: &'a str) -> Result<Self, ApiError> {
+        let wrong = || ApiError::BadRequest(format!("invalid proxy request \"{text}\": say [http:]name[:port]"));
+        let (name, port) = match text.split(':').collect::<Vec<_>>()[..] {
+            [name] => (name, ""),
+            [name, port] | ["http" | "", name, port] => (name, port),
+            ["https", ..] => return Err(ApiError::BadRequest("HTTPS to pods is not passed on: say http".to_owned())),
+            _ => return Err(wrong()),
+        };
+        let port = if port.is_empty() { None } else { Some(port.parse().map_err(|_| wrong())?) };
+        Ok(Self { name, port })
+    }
+}
+
+/// The agent, unless another port is asked for.
+async fn node(api: &Api, wanted: &Wanted<'_>) -> Result<String, ApiError> {
+    let agent = node_address(api, wanted.name).await?;
+    let (host, agent_port) = agent.rsplit_once(':').unwrap_or((&agent, ""));
+    match wanted.port {
+        Some(port) if port.to_string() != agent_port => {
+            check(host.trim_matches(['[', ']']))?;
+            Ok(format!("http://{host}:{port}"))
+        }
+        _ => Ok(format!("https://{agent}")),
+    }
+}
+
+/// The pod's first address, at the port asked for or the first it declares.
+async fn pod(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiError> {
+    let key = object::key(call.kind, call.namespace(), wanted.name);
+    let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(call.kind, wanted.name))?;
+    let pod = object::document(&entry);
+    let address = object::text(&pod, &["status", "podIP"]);
+    if address.is_empty() {
+        return Err(ApiError::BadRequest(format!("pod {} does not have an address yet", wanted.name)));
+    }
+    check(address)?;
+    let port = wanted.port.or_else(|| first_port(&pod)).unwrap_or(80);
+    Ok(if address.contains(':') { format!("http://[{address}]:{port}") } else { format!("http://{address}:{port}") })
+}
+
+fn first_port(pod: &Value) -> Option<u16> {
+    let containers = pod["spec"]["containers"].as_array()?;
+    let mut ports = containers.iter().flat_map(|container| container["ports"].as_array().into_iter().flatten());
+    ports.find_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok())
+}
+
+/// A pod's status may name any address; not every one is for others to reach.
+fn check(address: &str) -> Result<(), ApiError> {
+    let is_allowed = match address.parse::<IpAddr>() {
+        Ok(IpAddr::V4(ip)) => {
+            !(ip.is_loopback() || ip.is_link_local() || ip.is_multicast() || ip.is_unspecified() || ip.is_broadcast())
+        }
+        Ok(IpAddr::V6(ip)) => match ip.to_ipv4_mapped() {
+            Some(inner) => return check(&inner.to_string()),
+            None => !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_multicast() || ip.is_unspecified()),
+        },
+        Err(_) => false,
+    };
+    if is_allowed { Ok(()) } else { Err(ApiError::BadRequest("address not allowed".to_owned())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_607_names_may_have_a_scheme_and_a_port() {
+        let parse = |text| Wanted::parse(text).map(|wanted| (wanted.name.to_owned(), wanted.port)).ok();
+        assert_eq!(parse("web"), Some(("web".into(), None)));
+        assert_eq!(parse("web:80"), Some(("web".into(), Some(80))));
+        assert_eq!(parse("http:web:80"), Some(("web".into(), Some(80))));
+        assert_eq!(parse("http:web:"), Some(("web".into(), None)));
+        assert_eq!([parse("https:web:80"), parse("a:b:c:d"), parse("web:x")], [None, None, None]);
+    }
+
+    #[test]
+    fn api_607_the_machines_own_addresses_are_not_allowed() {
+        for address in ["127.0.0.1", "169.254.169.254", "::1", "fe80::1", "::ffff:127.0.0.1", "0.0.0.0", "here"] {
+            assert_eq!(check(address).unwrap_err().to_string(), "address not allowed", "{address}");
+        }
+        assert!(check("10.88.0.7").is_ok());
+        assert!(check("fd00::7").is_ok());
+    }
+}
