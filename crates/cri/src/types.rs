@@ -243,6 +243,10 @@ pub struct SecurityContext {
     /// Not of privileged containers: nothing is kept from those.
     #[serde(default)]
     pub guarded: GuardedPaths,
+    /// Lives among the processes of this other container of the pod, where
+    /// each has its own (LC-363).
+    #[serde(default)]
+    pub pid_of: Option<ContainerId>,
 }
 
 /// What of `/proc` and `/sys` is hidden from a container, or read-only in it.

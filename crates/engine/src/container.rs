@@ -57,6 +57,9 @@ impl Inner {
         if parent.config.user_namespace.is_some() {
             launch::check_own_users(&config)?;
         }
+        if config.security.pid_of.is_some() && parent.shim_version < wire::TARGET_SINCE {
+            return Err(CriError::Failed(format!("failed to create container with a target container: {TOO_OLD}")));
+        }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
         let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);
@@ -141,7 +144,7 @@ impl Inner {
             // The caller knows.
             seccomp: wire::Seccomp::Default,
             cgroup: self.cgroups.describe(&cgroup),
-            pid: launch::pid_namespace(sandbox.config.pid),
+            pid: launch::pid_namespace(sandbox.config.pid, config),
             oom_score_adj: config.resources.oom_score_adj,
             log_limits: Some(launch::log_limits(sandbox.config.log_limits)),
             input: launch::input(config),

@@ -111,11 +111,13 @@ fn named(names: &[String]) -> Result<Vec<String>, CriError> {
     names.iter().map(spell).collect()
 }
 
-pub(crate) fn pid_namespace(mode: NamespaceMode) -> wire::PidNamespace {
-    match mode {
-        NamespaceMode::Container => wire::PidNamespace::Own,
-        NamespaceMode::Pod => wire::PidNamespace::Pod,
-        NamespaceMode::Node => wire::PidNamespace::Host,
+/// A container that has its own may live in another's (LC-363).
+pub(crate) fn pid_namespace(mode: NamespaceMode, config: &ContainerConfig) -> wire::PidNamespace {
+    match (mode, &config.security.pid_of) {
+        (NamespaceMode::Container, Some(other)) => wire::PidNamespace::Of(other.0.clone()),
+        (NamespaceMode::Container, None) => wire::PidNamespace::Own,
+        (NamespaceMode::Pod, _) => wire::PidNamespace::Pod,
+        (NamespaceMode::Node, _) => wire::PidNamespace::Host,
     }
 }
 

@@ -172,11 +172,14 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
     let (ctx, pod) = (&scene.ctx, &scene.pod);
     let (_, container) = container::find(pod, name).ok_or_else(|| format!("container {name} is not in the spec"))?;
     // LC-363
-    if let Some(target) = container::target_of(pod, name)
-        && !scene.seen.instances.iter().any(|instance| instance.name == target)
-    {
-        return Err(format!("unable to find target container {target}"));
-    }
+    let pid_of = match container::target_of(pod, name) {
+        Some(target) => {
+            let instance = scene.seen.instances.iter().find(|instance| instance.name == target);
+            let instance = instance.ok_or_else(|| format!("unable to find target container {target}"))?;
+            Some(ctx.runtime_id(&instance.id))
+        }
+        None => None,
+    };
     let references = payload::references(&ctx.client, &scene.who.namespace, env::needed(&container)).await?;
     let host_ips: Vec<String> = ctx.config.host_ips.iter().map(ToString::to_string).collect();
     let pod_ips = pod_ips(scene, &host_ips);
@@ -195,7 +198,7 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
     let resources = scene.cgroups.containers.get(name).map(cgroup::resources).unwrap_or_default();
     let image = with_tag(container.image.as_deref().unwrap_or_default());
     let image_user = image_user(scene, &image).await?;
-    container::container_config(Birth {
+    let mut config = container::container_config(Birth {
         pod,
         container: &container,
         attempt,
@@ -205,7 +208,9 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
         mounts,
         resources,
         config: &ctx.config,
-    })
+    })?;
+    config.security.pid_of = pid_of;
+    Ok(config)
 }
 
 /// Who the image wants to be.

@@ -181,6 +181,7 @@ fn security(
             Some("Unmasked") => GuardedPaths::Nothing,
             _ => GuardedPaths::Usual,
         },
+        pid_of: None,
     })
 }
 

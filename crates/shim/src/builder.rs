@@ -8,7 +8,7 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +58,22 @@ impl Ends {
     }
 }
 
+/// What a container finds when it is made.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) memory: &'a SharedMemory,
+    /// The PID namespace it joins, if it joins one.
+    pub(crate) pid: Option<BorrowedFd<'a>>,
+    /// Those of the pod's own, if it has any.
+    pub(crate) users: Option<&'a Users>,
+}
+
+impl Place<'_> {
+    pub(crate) fn range(&self) -> Option<IdRange> {
+        self.users.map(|users| users.range)
+    }
+}
+
 /// What the containers of a pod share beside what the shim lives in itself.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -66,12 +82,6 @@ pub(crate) struct Shared {
     pub(crate) pid: Option<OwnedFd>,
     /// Those of the pod's own, if it has any.
     pub(crate) users: Option<Users>,
-}
-
-impl Shared {
-    pub(crate) fn range(&self) -> Option<IdRange> {
-        self.users.as_ref().map(|users| users.range)
-    }
 }
 
 /// The pod's `/dev/shm`.
@@ -105,10 +115,10 @@ const MESSAGE_BYTES_MAX: usize = 3 << 10;
 const GROUPS_MAX: usize = 4096;
 
 /// Starts making a container. `report` takes one [`Outcome`].
-pub(crate) fn spawn(container: &ContainerSpec, shared: &Shared, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
+pub(crate) fn spawn(container: &ContainerSpec, place: Place<'_>, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
     sys::fork(move || {
         let mut report = File::from(report);
-        let outcome = match build(container, shared, ends, &report) {
+        let outcome = match build(container, place, ends, &report) {
             Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -120,10 +130,10 @@ pub(crate) fn spawn(container: &ContainerSpec, shared: &Shared, ends: Ends, repo
     })
 }
 
-fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
+fn build(container: &ContainerSpec, place: Place<'_>, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
     let failed = |error: io::Error| format!("error preparing container process: {error}");
-    isolate(container, shared, &ends, report).map_err(failed)?;
-    let users = shared.users.as_ref();
+    isolate(container, place, &ends, report).map_err(failed)?;
+    let users = place.users;
     let volumes = volumes::take(container, users)?;
     own_mounts().map_err(failed)?;
     crash::point("builder.isolated");
@@ -131,15 +141,15 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
     mount_root(container, &stage, users)?;
     let stage = if users.is_some() { bring_to_light(&stage).map_err(failed)? } else { stage };
     crash::point("builder.mounted");
-    let shm = shared_memory(&shared.memory, &stage);
-    let pid = pid_namespace(container, shared)?;
+    let shm = shared_memory(place.memory, &stage);
+    let pid = pid_namespace(container, place)?;
     let root_path = stage.join("root");
     let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
-    check_identity(&identity, shared.range())?;
-    let profile = Profile::of(container, shared.range());
+    check_identity(&identity, place.range())?;
+    let profile = Profile::of(container, place.range());
     let available = profile.available().map_err(|error| format!("error reading capabilities: {error}"))?;
-    ends.give_to(&identity, shared.range()).map_err(|error| format!("error giving the user its streams: {error}"))?;
+    ends.give_to(&identity, place.range()).map_err(|error| format!("error giving the user its streams: {error}"))?;
     let own_users = users.map(named);
     let around = spec::Around {
         root: &root_path,
@@ -165,12 +175,12 @@ fn build(container: &ContainerSpec, shared: &Shared, ends: Ends, report: &File) 
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signal settings.
-fn isolate(container: &ContainerSpec, shared: &Shared, ends: &Ends, report: &File) -> io::Result<()> {
+fn isolate(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File) -> io::Result<()> {
     let mut keep = ends.numbers();
     keep.push(report.as_raw_fd());
-    keep.extend(shared.pid.as_ref().map(AsRawFd::as_raw_fd));
-    keep.extend(shared.users.as_ref().map(|users| users.fd().as_raw_fd()));
-    if let SharedMemory::Pod(shm) = &shared.memory {
+    keep.extend(place.pid.map(|pid| pid.as_raw_fd()));
+    keep.extend(place.users.map(|users| users.fd().as_raw_fd()));
+    if let SharedMemory::Pod(shm) = place.memory {
         keep.push(shm.as_raw_fd());
     }
     sys::close_all_but(&keep)?;
@@ -277,13 +287,15 @@ fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
 }
 
 /// Where the container's processes are born; `None`: in the node's namespace.
-fn pid_namespace(container: &ContainerSpec, shared: &Shared) -> Result<Option<PathBuf>, String> {
-    match (&container.pid, &shared.pid) {
+fn pid_namespace(container: &ContainerSpec, place: Place<'_>) -> Result<Option<PathBuf>, String> {
+    match (&container.pid, place.pid) {
         (PidNamespace::Host, _) => Ok(None),
         (PidNamespace::Own, _) => Ok(Some(PathBuf::new())),
         // The processes that libcontainer forks have the descriptor, too.
-        (PidNamespace::Pod, Some(shared)) => Ok(Some(format!("/proc/self/fd/{}", shared.as_raw_fd()).into())),
-        (PidNamespace::Pod, None) => Err("the pod has no PID namespace to share".into()),
+        (PidNamespace::Pod | PidNamespace::Of(_), Some(joined)) => {
+            Ok(Some(format!("/proc/self/fd/{}", joined.as_raw_fd()).into()))
+        }
+        (PidNamespace::Pod | PidNamespace::Of(_), None) => Err("there is no PID namespace to share".into()),
     }
 }
 

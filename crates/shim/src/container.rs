@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use crate::attach::Clients;
-use crate::builder::{self, Outcome, REPORT_BYTES_MAX, Shared};
+use crate::builder::{self, Outcome, Place, REPORT_BYTES_MAX};
 use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::join::Entry;
@@ -88,7 +88,7 @@ const RECORD_AGAIN: Duration = Duration::from_secs(1);
 
 impl Container {
     /// Starts making it; the answer comes when the builder has ended.
-    pub(crate) fn build(spec: &ContainerSpec, shared: &Shared, asked: Asked) -> Result<Self, Fault> {
+    pub(crate) fn build(spec: &ContainerSpec, place: Place<'_>, asked: Asked) -> Result<Self, Fault> {
         let failed = |what: &str, error: &dyn std::fmt::Display| Fault::Failed(format!("{what}: {error}"));
         // So that its end can be told whatever happens to the disk meanwhile.
         record::reserve(&spec.dir, wire::EXIT_RECORD)
@@ -97,7 +97,7 @@ impl Container {
         let start = || -> io::Result<_> {
             let (ours, theirs) = plumbing::lay(spec)?;
             let (report, report_end) = plumbing::pipe()?;
-            let builder = builder::spawn(spec, shared, theirs, report_end)?;
+            let builder = builder::spawn(spec, place, theirs, report_end)?;
             Ok((ours, report, builder))
         };
         let (ours, report, builder) = start().map_err(|error| failed("error starting container process", &error))?;
@@ -105,7 +105,7 @@ impl Container {
         let sync = File::from(ours.sync);
         Ok(Self {
             dir: spec.dir.clone(),
-            profile: Profile::of(spec, shared.range()),
+            profile: Profile::of(spec, place.range()),
             // The builder finds out.
             identity: Identity::default(),
             log,
@@ -256,6 +256,17 @@ impl Container {
                 Reply::Done
             }
             _ => Reply::Failed(Fault::State("container is not running".into())),
+        }
+    }
+
+    /// For a container that lives among its processes. Until it is reaped, by
+    /// us, nobody else has its number.
+    pub(crate) fn pid_namespace(&self) -> Result<OwnedFd, Fault> {
+        match &self.stage {
+            Stage::Running { pid, .. } => File::open(format!("/proc/{pid}/ns/pid"))
+                .map(OwnedFd::from)
+                .map_err(|error| Fault::Failed(format!("error opening PID namespace of target container: {error}"))),
+            _ => Err(Fault::State("target container is not running".into())),
         }
     }
 

@@ -43,7 +43,7 @@ pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends) -> io::Result<Pid> {
         START_ERROR
     };
     match entry.profile.pid {
-        PidNamespace::Own | PidNamespace::Pod => sys::fork_into(pidfd.as_fd(), child),
+        PidNamespace::Own | PidNamespace::Pod | PidNamespace::Of(_) => sys::fork_into(pidfd.as_fd(), child),
         PidNamespace::Host => sys::fork(child),
     }
 }

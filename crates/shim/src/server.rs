@@ -13,11 +13,11 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
-use crate::builder::{Shared, SharedMemory};
+use crate::builder::{Place, Shared, SharedMemory};
 use crate::container::{Answer, Asked, Container, Stage};
 use crate::exec::{Connected, Execs, Order};
 use crate::log::{LINE_BYTES_MAX, Which};
-use crate::wire::{self, Call, ContainerState, Fault, Message, Reply, Request, Setup};
+use crate::wire::{self, Call, ContainerState, Fault, Message, PidNamespace, Reply, Request, Setup};
 use crate::{crash, init, parcel, sys, users, wire::ContainerSpec};
 
 /// Engines talking to one shim at a time (one, and room for a restarted one),
@@ -439,7 +439,17 @@ impl Server {
             return Some(Reply::Failed(Fault::State("sandbox takes no more containers".into())));
         }
         let Some(shared) = &self.shared else { unreachable!("asked for only once the sandbox is set up") };
-        match Container::build(spec, shared, asked) {
+        let target = match &spec.pid {
+            PidNamespace::Of(target) => match self.containers.get(target).map(Container::pid_namespace) {
+                Some(Ok(joined)) => Some(joined),
+                Some(Err(fault)) => return Some(Reply::Failed(fault)),
+                None => return Some(Reply::Failed(Fault::State("target container is unknown".into()))),
+            },
+            PidNamespace::Own | PidNamespace::Pod | PidNamespace::Host => None,
+        };
+        let joined = target.as_ref().or(shared.pid.as_ref());
+        let place = Place { memory: &shared.memory, pid: joined.map(AsFd::as_fd), users: shared.users.as_ref() };
+        match Container::build(spec, place, asked) {
             Ok(container) => {
                 self.containers.insert(spec.id.clone(), container);
                 None

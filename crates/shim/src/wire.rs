@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 /// such a request is answered with [`Fault::Unsupported`]. 3 knows streams,
 /// inputs, terminals, log limits and PID namespaces of pods. 4 knows kernel
 /// settings, devices, parts of volumes and how mounts behave. 5 knows mounts
-/// that reach the node, seccomp profiles and users of pods.
-pub const VERSION: u32 = 5;
+/// that reach the node, seccomp profiles and users of pods. 6 knows PID
+/// namespaces of other containers.
+pub const VERSION: u32 = 6;
 
 /// The first version that knows [`Request::Exec`].
 pub const EXEC_SINCE: u32 = 2;
@@ -30,6 +31,9 @@ pub const CONFINEMENT_SINCE: u32 = 4;
 
 /// The first version that knows [`BindMount::reaches_node`] and [`Setup::users`].
 pub const ISOLATION_SINCE: u32 = 5;
+
+/// The first version that knows [`PidNamespace::Of`].
+pub const TARGET_SINCE: u32 = 6;
 
 /// What is kept of each output of a command (CVE-2022-31030).
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
@@ -298,6 +302,8 @@ pub enum PidNamespace {
     /// See [`Setup::pid`].
     Pod,
     Host,
+    /// That of another container of this sandbox, by its id.
+    Of(String),
 }
 
 /// Where the container's cgroup is. The engine has made it and set its limits.

@@ -242,6 +242,12 @@ fn security_to_wire(security: &SecurityContext, namespaces: v1::NamespaceOption)
         true => v1::SupplementalGroupsPolicy::Strict,
         false => v1::SupplementalGroupsPolicy::Merge,
     };
+    let namespaces = match &security.pid_of {
+        Some(target) => {
+            v1::NamespaceOption { pid: v1::NamespaceMode::Target.into(), target_id: target.0.clone(), ..namespaces }
+        }
+        None => namespaces,
+    };
     v1::LinuxContainerSecurityContext {
         capabilities: Some(v1::Capability {
             add_capabilities: security.capabilities_add.clone(),
@@ -265,9 +271,7 @@ fn security_to_wire(security: &SecurityContext, namespaces: v1::NamespaceOption)
 
 fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<SecurityContext, CriError> {
     let namespaces = wire.namespace_options.unwrap_or_default();
-    if namespaces.pid == i32::from(v1::NamespaceMode::Target) {
-        return Err(CriError::Unsupported("share the process namespace of one other container"));
-    }
+    let has_target = namespaces.pid == i32::from(v1::NamespaceMode::Target);
     // Whoever asks for a profile of their own must not run without it.
     if wire.apparmor.is_some_and(|profile| profile.profile_type == i32::from(v1::ProfileType::Localhost)) {
         return Err(CriError::Unsupported("apply AppArmor profiles"));
@@ -291,6 +295,7 @@ fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<Securit
         capabilities_drop: capabilities.drop_capabilities,
         seccomp: seccomp_from_wire(wire.seccomp)?,
         guarded: guarded_from_wire(wire.privileged, wire.masked_paths, wire.readonly_paths),
+        pid_of: has_target.then_some(ContainerId(namespaces.target_id)),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cri::{ContainerState, NamespaceMode, Runtime, SandboxId};
+use cri::{ContainerConfig, ContainerState, NamespaceMode, Runtime, SandboxId};
 
 use crate::harness::Case;
 use crate::world::{World, check, shell};
@@ -10,6 +10,7 @@ use crate::world::{World, check, shell};
 pub(crate) const CASES: &[Case] = &[
     ("containers_of_a_shared_namespace_see_each_other", containers_of_a_shared_namespace_see_each_other),
     ("a_container_of_a_shared_namespace_ends_alone", a_container_of_a_shared_namespace_ends_alone),
+    ("lc_363_a_container_may_live_among_anothers_processes", lc_363_a_container_may_live_among_anothers_processes),
     ("process_1_of_a_shared_namespace_owns_nothing", process_1_of_a_shared_namespace_owns_nothing),
 ];
 
@@ -58,6 +59,34 @@ fn a_container_of_a_shared_namespace_ends_alone() {
         assert_eq!(world.container(&two).await.state, ContainerState::Running);
         let again = world.run(&sandbox, "again", "exit 0").await;
         assert_eq!(world.exit(&again).await.exit_code, 0);
+    });
+}
+
+fn lc_363_a_container_may_live_among_anothers_processes() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let target = world.run(&sandbox, "target", "exec sleep 3333").await;
+        let other = world.run(&sandbox, "other", "exec sleep 4444").await;
+        let mut config = shell("look", "exec sleep 5555");
+        config.security.pid_of = Some(target.clone());
+        let look = world.engine.create_container(&sandbox, config.clone()).await.unwrap();
+        world.engine.start_container(&look).await.unwrap();
+        // It sees the target, and only that; the others see nothing of it.
+        world.until_true(&look, "ps -o args | grep -q 'sleep 333[3]'").await;
+        assert_eq!(world.exec(&look, "ps -o args | grep 'sleep 444[4]'").await.1, "");
+        assert_eq!(world.exec(&other, "ps -o args | grep 'sleep 555[5]'").await.1, "");
+        // It ends alone, and with the target.
+        world.engine.stop_container(&look, Duration::ZERO).await.unwrap();
+        assert_eq!(world.container(&target).await.state, ContainerState::Running);
+        let again = ContainerConfig { name: "again".into(), log_path: "again/0.log".into(), ..config.clone() };
+        let again = world.engine.create_container(&sandbox, again).await.unwrap();
+        world.engine.start_container(&again).await.unwrap();
+        world.engine.stop_container(&target, Duration::ZERO).await.unwrap();
+        assert_eq!(world.exit(&again).await.exit_code, 137);
+        // There is nobody to live with any more.
+        let late = ContainerConfig { name: "late".into(), log_path: "late/0.log".into(), ..config };
+        let refused = world.engine.create_container(&sandbox, late).await.unwrap_err();
+        assert!(refused.to_string().contains("target container is not running"), "{refused}");
     });
 }
 
