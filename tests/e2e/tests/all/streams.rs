@@ -233,6 +233,9 @@ fn lc_360_a_debug_container_joins_the_running_pod() {
         // LC-366: the network is the pod's.
         terminal.types("wget -q -O - http://127.0.0.1:8080/hello\n");
         terminal.until("here I am");
+        // LC-363: and so are the processes of the container it looks at.
+        terminal.types("tr '\\0' ' ' < /proc/1/cmdline\n");
+        terminal.until("httpd -f -p 8080");
         terminal.types("exit 3\n");
         terminal.code();
         let pod = podium.wait_pod("web", "the end of the debug container", Patience::LONG, |pod| {
@@ -258,4 +261,25 @@ fn lc_360_a_debug_container_joins_the_running_pod() {
         ])
         .refused(1);
     assert!(removed.contains("may not be removed"), "{removed}");
+}
+
+#[test]
+fn api_607_the_api_server_passes_requests_on_to_pods_and_nodes() {
+    let podium = Podium::start();
+    podium.apply(&web());
+    let pod = podium.wait_ready("web");
+    let raw = |path: &str| podium.kubectl(&["get", "--raw", path]);
+    assert_eq!(raw("/api/v1/namespaces/default/pods/web:8080/proxy/hello").ok(), "here I am\n");
+    let nobody = raw("/api/v1/namespaces/default/pods/web:81/proxy/").refused(1);
+    assert!(nobody.contains("error trying to reach service"), "{nobody}");
+    let node = pod["spec"]["nodeName"].as_str().unwrap();
+    let own = |path: &str| raw(&format!("/api/v1/nodes/{node}/proxy/{path}")).ok();
+    assert!(own("metrics").contains("\nkubelet_running_pods 1\n"));
+    let resource = own("metrics/resource");
+    let series = "container_memory_working_set_bytes{container=\"app\",namespace=\"default\",pod=\"web\"} ";
+    let value = resource.lines().find_map(|line| line.strip_prefix(series)?.split(' ').next());
+    assert!(value.and_then(|value| value.parse().ok()).is_some_and(|bytes: u64| bytes > 0), "{resource}");
+    assert!(own("metrics/probes").contains("prober_probe_total{container=\"app\""));
+    let summary: serde_json::Value = serde_json::from_str(&own("stats/summary")).unwrap();
+    assert_eq!(summary["pods"][0]["podRef"]["name"], "web", "{summary:#}");
 }
