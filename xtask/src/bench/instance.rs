@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
@@ -63,6 +64,14 @@ impl Instance {
     pub(super) fn agent_rss_mb(&self) -> Result<f64> {
         let agent = self.agent.as_ref().context("the agent was not started")?;
         memory_mb(agent.id(), &["Rss:"])
+    }
+
+    /// Time on a processor the agent has had so far.
+    pub(super) fn agent_cpu(&self) -> Result<Duration> {
+        let pid = self.agent.as_ref().context("the agent was not started")?.id();
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).context("the agent has ended")?.flatten();
+        let lines = threads.map(|thread| fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default());
+        Ok(lines.map(|line| nanoseconds(&line)).sum())
     }
 
     /// Memory of each shim that it shares with nobody, in MB.
@@ -160,6 +169,12 @@ fn memory_mb(pid: u32, fields: &[&str]) -> Result<f64> {
     let path = format!("/proc/{pid}/smaps_rollup");
     let text = fs::read_to_string(&path).with_context(|| format!("{path}: cannot read"))?;
     Ok(kilobytes(&text, fields) / 1000.0)
+}
+
+/// The first number of a `schedstat`.
+fn nanoseconds(line: &str) -> Duration {
+    let first = line.split_whitespace().next().and_then(|word| word.parse().ok());
+    Duration::from_nanos(first.unwrap_or(0))
 }
 
 /// The sum of the named fields of `smaps_rollup`, in thousands of bytes.

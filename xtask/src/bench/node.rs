@@ -11,13 +11,14 @@ use super::report::{Better, Measured, Peer};
 
 /// Pods measured one after the other, and pods at once.
 const SINGLES: usize = 20;
-const CROWD: usize = 20;
+const CROWD: usize = 100;
+/// How long the idle agent is watched.
+const IDLE: Duration = Duration::from_secs(20);
 
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Recorded once on a machine of the same kind (2 cores, 24 GiB): upstream
-/// v1.35.8 with etcd, containerd, runc and a bridge network. The rates of a
-/// crowd were recorded with 100 pods.
+/// v1.35.8 with etcd, containerd, runc and a bridge network.
 mod upstream {
     pub(super) const NAME: &str = "upstream v1.35.8 (recorded)";
     pub(super) const START_READY_MS: f64 = 14_000.0;
@@ -26,6 +27,7 @@ mod upstream {
     pub(super) const CROWD_CREATES_PER_S: f64 = 3.4;
     pub(super) const CROWD_DELETES_PER_S: f64 = 5.1;
     pub(super) const IDLE_MB: f64 = 813.0;
+    pub(super) const IDLE_CPU_PERCENT: f64 = 6.0;
     pub(super) const PRIVATE_PER_POD_MB: f64 = 3.8;
 }
 
@@ -45,6 +47,7 @@ async fn measure_on(instance: &mut Instance) -> Result<Vec<Measured>> {
     let private = private_per_pod(instance)?;
     let crowd_delete = pods.delete(&crowd).await?;
     let after = instance.agent_rss_mb()?;
+    let idle_cpu = idle_cpu_percent(instance).await?;
     Ok(vec![
         lower("start_node_ready", millis(start), "ms", upstream::START_READY_MS),
         lower("create_ready_p50", millis(median(creates)), "ms", upstream::CREATE_READY_MS),
@@ -53,6 +56,7 @@ async fn measure_on(instance: &mut Instance) -> Result<Vec<Measured>> {
         higher("crowd_delete_rate", per_second(crowd_delete), "pods/s", upstream::CROWD_DELETES_PER_S),
         lower("rss_idle", idle, "MB", upstream::IDLE_MB),
         lower("rss_idle_after_pods", after, "MB", upstream::IDLE_MB),
+        lower("cpu_idle", idle_cpu, "%", upstream::IDLE_CPU_PERCENT),
         lower("private_per_pod", private, "MB", upstream::PRIVATE_PER_POD_MB),
     ])
 }
@@ -83,6 +87,14 @@ async fn singles(pods: &mut Pods) -> Result<(Vec<Duration>, Vec<Duration>)> {
         deletes.push(pods.delete(&name).await?);
     }
     Ok((creates, deletes))
+}
+
+/// Of one core, while nothing happens.
+async fn idle_cpu_percent(instance: &Instance) -> Result<f64> {
+    let (before, begin) = (instance.agent_cpu()?, Instant::now());
+    tokio::time::sleep(IDLE).await;
+    let used = instance.agent_cpu()?.saturating_sub(before);
+    Ok(used.as_secs_f64() / begin.elapsed().as_secs_f64() * 100.0)
 }
 
 fn private_per_pod(instance: &Instance) -> Result<f64> {
