@@ -17,8 +17,9 @@ fn noted(pod: &str, name: &str, shell: &str) -> String {
     format!(": {} echo started >>/data/{name}.starts; {shell}", mark(pod, name))
 }
 
+/// Of this test program: others may run on the same machine.
 fn mark(pod: &str, container: &str) -> String {
-    format!("chaos/{pod}/{container};")
+    format!("chaos-{}/{pod}/{container};", std::process::id())
 }
 
 const STEADY: &str = "trap 'exit 0' TERM; sleep 86400 & wait";
