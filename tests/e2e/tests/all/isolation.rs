@@ -44,6 +44,7 @@ fn pods_with_own_users_share_none_with_the_node_or_each_other() {
         pod.with("volumes", volumes).with("hostUsers", json!(false))
     };
     let first_id = |podium: &Podium, name: &str| {
+        podium.wait_ready(name);
         podium.follow_log(name, "app", "its map", |line| {
             let words: Vec<&str> = line.split_whitespace().collect();
             (words.len() == 3).then(|| (words[0].to_owned(), words[1].parse::<u32>().unwrap(), words[2].to_owned()))
@@ -59,7 +60,6 @@ fn pods_with_own_users_share_none_with_the_node_or_each_other() {
     assert_ne!(one.1, two.1);
     podium.kill_agent();
     podium.start_agent();
-    podium.wait_ready("one");
     podium.apply(&pod("three"));
     let three = first_id(&podium, "three");
     assert!(three.1 != one.1 && three.1 != two.1, "{three:?} was in use");
