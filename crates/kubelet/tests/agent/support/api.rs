@@ -170,12 +170,14 @@ impl Api {
         }
     }
 
-    /// Waits for anything else in the world.
+    /// Waits for anything else in the world: not all of it shows in the API,
+    /// so it is looked at every few moments of virtual time as well.
     pub(crate) async fn until_world(&self, wanted: impl Fn(&Self) -> bool) {
         let mut revision = self.revision.subscribe();
         let waiting = async {
             while !wanted(self) {
-                revision.changed().await.expect("the world lives");
+                let changed = tokio::time::timeout(Duration::from_millis(50), revision.changed()).await;
+                changed.unwrap_or(Ok(())).expect("the world lives");
             }
         };
         tokio::time::timeout(Duration::from_secs(1000), waiting).await.expect("the world becomes so");
