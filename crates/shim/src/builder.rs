@@ -1,33 +1,34 @@
 //! Making one container, in a short-lived child of the shim.
 //!
-//! The child enters a mount namespace of its own and mounts the container's
-//! root there, so the host never sees the mount and nothing can leak. It runs
-//! libcontainer, tells the shim the pid of the container's process 1 and ends;
-//! process 1 then belongs to the shim.
+//! The child is in the container's cgroup and in a mount namespace of its own,
+//! so the host never sees the container's root and nothing can leak. It takes
+//! hold of everything that only the node can give, then gives birth to the
+//! container's process 1, which furnishes its own world, waits for the shim's
+//! word and executes the program. The child tells the shim the pid and ends;
+//! process 1 is the shim's from the beginning.
 
 use std::ffi::CString;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use libcontainer::container::builder::ContainerBuilder;
-use libcontainer::syscall::syscall::SyscallType;
+use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
-use nix::unistd::{Gid, Pid, Uid};
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Pid, Uid, pipe2, setsid};
 use serde::{Deserialize, Serialize};
 
-use crate::executor::Launch;
-use crate::inroot::{Identity, Kind};
+use crate::executor::{Launch, START_ERROR};
+use crate::furnish::{self, Furniture};
+use crate::inroot::Identity;
 use crate::profile::Profile;
-use crate::sys::mount::Change;
+use crate::sys::mount::{self as mounts, Change, SAFE};
 use crate::users::Users;
-use crate::volumes::Volume;
-use crate::wire::{ContainerSpec, IdRange, Overlay, PidNamespace};
-use crate::{crash, inroot, parcel, spec, sys, volumes};
+use crate::wire::{ContainerSpec, IdRange, PidNamespace};
+use crate::{cgroup, crash, inroot, parcel, sys, volumes};
 
 /// A program's ends of what it is connected to.
 pub(crate) struct Ends {
@@ -45,6 +46,20 @@ impl Ends {
     pub(crate) fn numbers(&self) -> Vec<RawFd> {
         let optional = [&self.stdin, &self.stdout, &self.stderr, &self.console].into_iter().flatten();
         optional.chain([&self.sync]).map(AsRawFd::as_raw_fd).collect()
+    }
+
+    /// In this process.
+    pub(crate) fn connect(&self) -> io::Result<()> {
+        if let Some(end) = &self.stdin {
+            nix::unistd::dup2_stdin(end)?;
+        }
+        if let Some(end) = &self.stdout {
+            nix::unistd::dup2_stdout(end)?;
+        }
+        if let Some(end) = &self.stderr {
+            nix::unistd::dup2_stderr(end)?;
+        }
+        Ok(())
     }
 
     /// So that the user can open its own `/dev/stdout`.
@@ -95,9 +110,26 @@ pub(crate) enum SharedMemory {
 
 impl SharedMemory {
     pub(crate) fn of_pod(users: Option<IdRange>) -> io::Result<Self> {
+        Self::make(users).map(Self::Pod)
+    }
+
+    fn make(users: Option<IdRange>) -> io::Result<OwnedFd> {
         let owner = CString::new(users.map_or(0, |range| range.first).to_string())?;
         let options = [(c"mode", c"1777"), (c"size", c"65536k"), (c"uid", &*owner), (c"gid", &*owner)];
-        sys::mount::detached_tmpfs(&options).map(Self::Pod)
+        mounts::detached(c"tmpfs", &options, SAFE)
+    }
+
+    /// To be mounted in one more container.
+    fn take(&self, users: Option<IdRange>) -> io::Result<OwnedFd> {
+        match self {
+            Self::Node => {
+                let again = mounts::duplicate(File::open("/dev/shm")?.as_fd())?;
+                let change = Change { set: SAFE, propagation: libc::MS_PRIVATE, ..Change::default() };
+                mounts::change(again.as_fd(), &change).map(|()| again)
+            }
+            // One of its own is what kernels leave us that cannot show such a mount twice.
+            Self::Pod(shm) => mounts::duplicate(shm.as_fd()).or_else(|_| Self::make(users)),
+        }
     }
 }
 
@@ -116,9 +148,10 @@ const GROUPS_MAX: usize = 4096;
 
 /// Starts making a container. `report` takes one [`Outcome`].
 pub(crate) fn spawn(container: &ContainerSpec, place: Place<'_>, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
-    sys::fork(move || {
+    let cradle = cgroup::cradle(&container.cgroup, None)?;
+    sys::fork_in(cradle.as_ref().map(AsFd::as_fd), move || {
         let mut report = File::from(report);
-        let outcome = match build(container, place, ends, &report) {
+        let outcome = match build(container, place, &ends, &report) {
             Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -130,47 +163,27 @@ pub(crate) fn spawn(container: &ContainerSpec, place: Place<'_>, ends: Ends, rep
     })
 }
 
-fn build(container: &ContainerSpec, place: Place<'_>, ends: Ends, report: &File) -> Result<(i32, Identity), String> {
+fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File) -> Result<(i32, Identity), String> {
     let failed = |error: io::Error| format!("error preparing container process: {error}");
-    isolate(container, place, &ends, report).map_err(failed)?;
+    isolate(container, place, ends, report).map_err(failed)?;
     let users = place.users;
     let volumes = volumes::take(container, users)?;
+    let devices = users.map(|_| volumes::take_devices(container)).transpose()?;
+    let memory = place.memory.take(place.range()).map_err(|error| format!("error mounting /dev/shm: {error}"))?;
     own_mounts().map_err(failed)?;
     crash::point("builder.isolated");
-    let stage = spec::stage(container);
-    mount_root(container, &stage, users)?;
-    let stage = if users.is_some() { bring_to_light(&stage).map_err(failed)? } else { stage };
+    let root = take_root(container, users).map_err(|error| format!("error mounting container root: {error}"))?;
     crash::point("builder.mounted");
-    let shm = shared_memory(place.memory, &stage);
-    let pid = pid_namespace(container, place)?;
-    let root_path = stage.join("root");
-    let root = File::open(&root_path).map_err(|error| format!("error opening container root: {error}"))?;
     let identity = inroot::identify(root.as_fd(), &container.user)?;
     check_identity(&identity, place.range())?;
     let profile = Profile::of(container, place.range());
     let available = profile.available().map_err(|error| format!("error reading capabilities: {error}"))?;
     ends.give_to(&identity, place.range()).map_err(|error| format!("error giving the user its streams: {error}"))?;
-    let own_users = users.map(named);
-    let around = spec::Around {
-        root: &root_path,
-        shm: shm.as_deref(),
-        pid: pid.as_deref(),
-        users: own_users.as_deref(),
-        available,
-    };
-    let config = spec::oci(container, &identity, &around);
-    fs::write(stage.join("config.json"), config.to_string()).map_err(|error| format!("error writing spec: {error}"))?;
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
-    drop(root);
-    let pid = run_libcontainer(container, &stage, launch, ends)?;
+    let furniture = Furniture { container, root, memory, devices, volumes };
+    enter_namespaces(container, place)?;
+    let pid = give_birth(furniture, &launch, ends)?;
     crash::point("builder.made");
-    let failed = |error: io::Error| format!("error releasing container process: {error}");
-    let mut gate = gate(&stage, &container.id).map_err(failed)?;
-    furnish(container, &volumes, pid, users)?;
-    crash::point("builder.furnished");
-    // Lets process 1 go on to our executor, which waits for the shim.
-    gate.write_all(b"start container").map_err(failed)?;
-    crash::point("builder.released");
     Ok((pid, identity))
 }
 
@@ -187,7 +200,8 @@ fn isolate(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &Fi
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
-    sys::set_oom_score(container.oom_score_adj)
+    sys::set_oom_score(container.oom_score_adj)?;
+    cgroup::enter(&container.cgroup, None)
 }
 
 /// From here on nobody sees what we mount.
@@ -197,64 +211,38 @@ fn own_mounts() -> io::Result<()> {
     Ok(())
 }
 
-/// A small memory file system for libcontainer's own files, and the root below it.
-fn mount_root(container: &ContainerSpec, stage: &Path, users: Option<&Users>) -> Result<(), String> {
-    let prepare = || -> io::Result<()> {
-        if !stage.is_dir() {
-            fs::create_dir(stage)?;
-        }
-        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
-        mount(Some("tmpfs"), stage, Some("tmpfs"), flags, Some("mode=711,size=4m"))?;
-        fs::create_dir(stage.join("root"))?;
-        fs::create_dir(stage.join("state"))
-    };
-    prepare().map_err(|error| format!("error preparing mounts: {error}"))?;
-    overlay(&container.overlay, stage, users).map_err(|error| format!("error mounting container root: {error}"))
-}
-
-/// Layers can be shown to users of the pod's own, an overlay as a whole cannot.
-fn overlay(overlay: &Overlay, stage: &Path, users: Option<&Users>) -> io::Result<()> {
-    let root = stage.join("root");
+/// The container's root, mounted nowhere (yet).
+fn take_root(container: &ContainerSpec, users: Option<&Users>) -> io::Result<OwnedFd> {
+    let overlay = &container.overlay;
     if overlay.options.is_empty() {
-        return show(&overlay.base, &root, users);
+        return shown(&overlay.base, users);
     }
     let mut base = overlay.base.clone();
     if !overlay.layers.is_empty() {
-        base = stage.join("layers");
-        fs::create_dir(&base)?;
+        // Layers can be shown to users of the pod's own, an overlay as a whole
+        // cannot. They need places, which nobody else sees either.
+        base = container.dir.join("layers");
+        fs::create_dir(&base).or_else(|error| if base.is_dir() { Ok(()) } else { Err(error) })?;
+        mount(Some("tmpfs"), &base, Some("tmpfs"), MsFlags::empty(), Some("mode=711,size=1m"))?;
     }
     for (number, layer) in overlay.layers.iter().enumerate() {
         let place = base.join(number.to_string());
         fs::create_dir(&place)?;
-        show(layer, &place, users)?;
+        mounts::place(shown(layer, users)?.as_fd(), File::open(place)?.as_fd())?;
     }
+    // The layers are named from here, which keeps the options short. The
+    // directory of the container is not needed as such any more.
     nix::unistd::chdir(&base)?;
-    mount(Some("overlay"), &root, Some("overlay"), MsFlags::empty(), Some(overlay.options.as_str()))?;
-    Ok(nix::unistd::chdir("/")?)
+    mount(Some("overlay"), &container.dir, Some("overlay"), MsFlags::empty(), Some(overlay.options.as_str()))?;
+    nix::unistd::chdir("/")?;
+    mounts::duplicate(File::open(&container.dir)?.as_fd())
 }
 
-/// One directory at another place as well.
-fn show(directory: &Path, place: &Path, users: Option<&Users>) -> io::Result<()> {
-    let shown = sys::mount::duplicate(File::open(directory)?.as_fd())?;
-    if let Some(users) = users {
-        sys::mount::show_to(shown.as_fd(), users.fd())?;
-    }
-    sys::mount::place(shown.as_fd(), File::open(place)?.as_fd())
-}
-
-/// Our state is closed to others, and root of the pod's users is one of them:
-/// the stage moves to the uppermost directory above it. Only we see that, and
-/// nothing else below that directory is needed any more.
-fn bring_to_light(stage: &Path) -> io::Result<PathBuf> {
-    let top: PathBuf = stage.components().take(2).collect();
-    let tree = sys::mount::duplicate_tree(File::open(stage)?.as_fd())?;
-    sys::mount::place(tree.as_fd(), File::open(&top)?.as_fd())?;
-    Ok(top)
-}
-
-/// As libcontainer, which goes by path, finds the namespace.
-fn named(users: &Users) -> PathBuf {
-    format!("/proc/self/fd/{}", users.fd().as_raw_fd()).into()
+/// One directory, to be mounted at another place as well.
+fn shown(directory: &Path, users: Option<&Users>) -> io::Result<OwnedFd> {
+    let shown = mounts::duplicate(File::open(directory)?.as_fd())?;
+    users.map_or(Ok(()), |users| mounts::show_to(shown.as_fd(), users.fd()))?;
+    Ok(shown)
 }
 
 fn check_identity(identity: &Identity, users: Option<IdRange>) -> Result<(), String> {
@@ -269,127 +257,86 @@ fn check_identity(identity: &Identity, users: Option<IdRange>) -> Result<(), Str
     }
 }
 
-/// Where to find the pod's `/dev/shm`; `None` means each container has its own,
-/// which is what kernels leave us that cannot show one mount twice.
-fn shared_memory(memory: &SharedMemory, stage: &Path) -> Option<PathBuf> {
-    match memory {
-        SharedMemory::Node => Some(PathBuf::from("/dev/shm")),
-        SharedMemory::Pod(shm) => {
-            let target = stage.join("shm");
-            let show = || {
-                fs::create_dir(&target)?;
-                let again = sys::mount::duplicate(shm.as_fd())?;
-                sys::mount::place(again.as_fd(), File::open(&target)?.as_fd())
-            };
-            show().ok().map(|()| target)
-        }
+/// Those that the next child will be born into: of the users, who own the
+/// others, and of processes.
+fn enter_namespaces(container: &ContainerSpec, place: Place<'_>) -> Result<(), String> {
+    let failed = |error: io::Error| format!("error making container namespaces: {error}");
+    if let Some(users) = place.users {
+        let theirs = users.become_their_root().and_then(|()| Ok(unshare(CloneFlags::CLONE_NEWNS)?));
+        theirs.map_err(failed)?;
     }
-}
-
-/// Where the container's processes are born; `None`: in the node's namespace.
-fn pid_namespace(container: &ContainerSpec, place: Place<'_>) -> Result<Option<PathBuf>, String> {
     match (&container.pid, place.pid) {
-        (PidNamespace::Host, _) => Ok(None),
-        (PidNamespace::Own, _) => Ok(Some(PathBuf::new())),
-        // The processes that libcontainer forks have the descriptor, too.
+        (PidNamespace::Host, _) => Ok(()),
+        (PidNamespace::Own, _) => unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from).map_err(failed),
         (PidNamespace::Pod | PidNamespace::Of(_), Some(joined)) => {
-            Ok(Some(format!("/proc/self/fd/{}", joined.as_raw_fd()).into()))
+            setns(joined, CloneFlags::CLONE_NEWPID).map_err(io::Error::from).map_err(failed)
         }
         (PidNamespace::Pod | PidNamespace::Of(_), None) => Err("there is no PID namespace to share".into()),
     }
 }
 
-fn run_libcontainer(container: &ContainerSpec, stage: &Path, launch: Launch, ends: Ends) -> Result<i32, String> {
-    let mut builder = ContainerBuilder::new(container.id.clone(), SyscallType::default()).with_executor(launch);
-    if let Some(end) = ends.stdin {
-        builder = builder.with_stdin(end);
-    }
-    if let Some(end) = ends.stdout {
-        builder = builder.with_stdout(end);
-    }
-    if let Some(end) = ends.stderr {
-        builder = builder.with_stderr(end);
-    }
-    let console = ends.console.map(|end| Console::listen(stage, end)).transpose();
-    let console = console.map_err(|error| format!("error preparing terminal: {error}"))?;
-    let made = builder
-        .with_console_socket(console.as_ref().map(|console| console.path.clone()))
-        .with_root_path(stage.join("state"))
-        .and_then(|builder| builder.as_init(stage).with_systemd(false).with_detach(true).build())
-        .map_err(|error| chain(&error))?;
-    if let Some(console) = console {
-        console.pass_on().map_err(|error| format!("error opening terminal: {error}"))?;
-    }
-    made.pid().map(|pid| pid.as_raw()).ok_or_else(|| "container process has no pid".into())
-}
-
-/// Takes the terminal that libcontainer opens inside the container, and gives
-/// it to the shim.
-struct Console {
-    path: PathBuf,
-    listener: UnixListener,
-    to: OwnedFd,
-}
-
-impl Console {
-    fn listen(stage: &Path, to: OwnedFd) -> io::Result<Self> {
-        // By its name alone: the path of a socket is limited to 108 bytes.
-        nix::unistd::chdir(stage)?;
-        let listener = UnixListener::bind(Self::NAME)?;
-        nix::unistd::chdir("/")?;
-        Ok(Self { path: stage.join(Self::NAME), listener, to })
-    }
-
-    const NAME: &str = "console.sock";
-
-    /// Once the container is made, all of it is waiting here.
-    fn pass_on(&self) -> io::Result<()> {
-        let (from, _) = self.listener.accept()?;
-        let mut name = [0; 64];
-        let (_, fds) = parcel::receive(&from, &mut name)?;
-        let master = fds.first().ok_or_else(|| io::Error::other("it was not handed over"))?;
-        parcel::hand_over(&self.to, master)
+/// Process 1, made and waiting.
+fn give_birth(furniture: Furniture<'_>, launch: &Launch, ends: &Ends) -> Result<i32, String> {
+    let failed = |error: io::Error| format!("error starting container process: {error}");
+    let (answer, answer_end) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).map_err(failed)?;
+    let mut answer_end = File::from(answer_end);
+    let to_answer = answer_end.as_raw_fd();
+    let pid = sys::fork_sibling(|| {
+        let is_there = match grow_up(furniture, launch, ends, to_answer) {
+            Ok(is_there) => is_there,
+            Err(problem) => {
+                let _ = answer_end.write_all(problem.as_bytes());
+                return START_ERROR;
+            }
+        };
+        let _ = answer_end.write_all(MADE);
+        drop(answer_end);
+        launch.wait_for_start();
+        let Err(problem) = is_there.and_then(|()| launch.run());
+        launch.complain(&problem);
+        START_ERROR
+    });
+    let pid = pid.map_err(failed)?;
+    let mut said = Vec::new();
+    File::from(answer).read_to_end(&mut said).map_err(failed)?;
+    match said.as_slice() {
+        MADE => Ok(pid.as_raw()),
+        [] => Err("error starting container process: it died".into()),
+        problem => Err(String::from_utf8_lossy(problem).into_owned()),
     }
 }
 
-/// An error with all its causes: libcontainer's outermost messages say little.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text = format!("{text}: {inner_text}");
-        }
-        cause = inner.source();
-    }
-    text
-}
+const MADE: &[u8] = b"+";
 
-/// What process 1 waits at.
-fn gate(stage: &Path, id: &str) -> io::Result<UnixStream> {
-    // The path of a socket is limited to 108 bytes, that of a container is not.
-    nix::unistd::chdir(&stage.join("state").join(id))?;
-    UnixStream::connect("notify.sock")
-}
-
-/// Enters the container's mount namespace, where the volumes get their places
-/// and the working directory is made. Nobody can see anything of this yet but
-/// what other containers of the pod do to volumes they share.
-fn furnish(container: &ContainerSpec, volumes: &[Volume], pid: i32, users: Option<&Users>) -> Result<(), String> {
-    let failed = |error: io::Error| format!("error entering container mounts: {error}");
-    let init = sys::pidfd(Pid::from_raw(pid)).map_err(failed)?;
-    setns(&init, CloneFlags::CLONE_NEWNS).map_err(io::Error::from).map_err(failed)?;
-    // What is made there belongs to its root.
-    users.map_or(Ok(()), Users::become_their_root).map_err(failed)?;
-    let root = File::open("/").map_err(failed)?;
-    volumes::put(volumes, root.as_fd())?;
-    inroot::make(root.as_fd(), &container.cwd, Kind::Directory)
-        .map_err(|error| format!("error creating working directory {:?}: {error}", container.cwd))?;
-    if container.readonly_rootfs {
-        let readonly = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
-        let changed = sys::mount::change(root.as_fd(), &readonly);
-        changed.map_err(|error| format!("error making the root read-only: {error}"))?;
-    }
-    Ok(())
+/// In process 1: all it does before the shim's word. The inner result is why
+/// the program cannot start; that is told when it shall.
+///
+/// Until its program runs it is a part of the shim inside the container:
+/// nothing there may look into it, and nothing of the shim's may be left open
+/// (CVE-2016-9962, CVE-2024-21626).
+fn grow_up(
+    furniture: Furniture<'_>,
+    launch: &Launch,
+    ends: &Ends,
+    answer: RawFd,
+) -> Result<Result<(), String>, String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
+    let isolate = || -> io::Result<()> {
+        setsid()?;
+        sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
+        // Its root is the cgroup that we are in.
+        Ok(unshare(CloneFlags::CLONE_NEWCGROUP)?)
+    };
+    isolate().map_err(failed("preparing container process"))?;
+    // Devices have exactly the modes they are given.
+    let usual = umask(Mode::empty());
+    let null = furniture.move_in()?;
+    umask(usual);
+    let connect = || match &ends.console {
+        Some(console) => parcel::hand_over(console, &furnish::console(launch.identity.uid)?),
+        None => Ok(nix::unistd::dup2_stdin(&null)?).and_then(|()| ends.connect()),
+    };
+    connect().map_err(failed("opening the container's streams"))?;
+    sys::close_all_but(&[launch.sync, answer]).map_err(failed("closing descriptors"))?;
+    launch.become_user().map_err(failed("changing user"))
 }

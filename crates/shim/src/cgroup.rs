@@ -1,12 +1,45 @@
-//! What the shim does with a container's cgroup: list it, kill it, ask whether
-//! the OOM killer was there. Making it is the engine's work.
+//! What the shim does with a container's cgroup: enter it, list it, kill it,
+//! ask whether the OOM killer was there. Making it is the engine's work.
+//!
+//! How it is entered decides what a start costs: moving a whole process, as
+//! `cgroup.procs` does, waits for every CPU of the machine (8 ms here). Being
+//! born there does not, nor does moving a single thread
+//! (docs/decisions/0017).
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::wire::Cgroup;
+
+/// Where the next process of the container is to be born: version 2 only.
+/// `own` is a cgroup below the container's, for this process alone.
+pub(crate) fn cradle(cgroup: &Cgroup, own: Option<&Path>) -> io::Result<Option<OwnedFd>> {
+    if cgroup.is_version_1() {
+        return Ok(None);
+    }
+    File::open(own.unwrap_or(&cgroup.members)).map(|dir| Some(dir.into()))
+}
+
+/// Brings this process, which has one thread, to where it was not born:
+/// version 1 only. Every hierarchy, so that each limit of the container holds.
+pub(crate) fn enter(cgroup: &Cgroup, own: Option<&Path>) -> io::Result<()> {
+    if !cgroup.is_version_1() {
+        return Ok(());
+    }
+    if cgroup.every.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::Unsupported, "container was made by an earlier version"));
+    }
+    for dir in &cgroup.every {
+        let dir = own.filter(|_| *dir == cgroup.members).unwrap_or(dir);
+        fs::write(dir.join("tasks"), "0")?;
+    }
+    Ok(())
+}
 
 /// SIGKILL to every process of the cgroup and those below it (TC-066).
 /// Returns how many there were.

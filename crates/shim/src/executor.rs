@@ -1,28 +1,29 @@
-//! The last steps before a container's program runs: wait for the start,
-//! install the seccomp filter, give up capabilities, execute.
+//! The last steps inside the finished container: stand where the program
+//! shall, become its user, wait for the word, and execute.
 
-use std::collections::HashMap;
+use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 
-use libcontainer::oci_spec::runtime::Spec;
-use libcontainer::workload::{Executor, ExecutorError, ExecutorSetEnvsError, ExecutorValidationError};
 use nix::errno::Errno;
+use nix::unistd::{Gid, Uid};
 
+use crate::capabilities;
+use crate::inroot::Identity;
 use crate::seccomp::Filters;
 use crate::sys;
 
 /// Exit code of a container whose program could not be executed (LC-063).
 pub(crate) const START_ERROR: i32 = 128;
 
-/// What libcontainer calls inside the finished container.
-#[derive(Clone)]
+/// What to execute, and as whom.
 pub(crate) struct Launch {
     pub(crate) args: Vec<CString>,
     pub(crate) env: Vec<CString>,
     pub(crate) cwd: PathBuf,
+    pub(crate) identity: Identity,
     pub(crate) search_path: String,
     pub(crate) no_new_privileges: bool,
     /// Final capabilities as a bit mask.
@@ -31,27 +32,6 @@ pub(crate) struct Launch {
     /// One end of a socket pair. A byte from the shim means start; it closes
     /// with the execution, so that its end without a message means success.
     pub(crate) sync: RawFd,
-}
-
-impl Executor for Launch {
-    fn exec(&self, _spec: &Spec) -> Result<(), ExecutorError> {
-        self.wait_for_start();
-        let problem = self.stand().and_then(|()| self.confine()).err().unwrap_or_else(|| self.execute());
-        // SAFETY: `sync` was open when this process was forked and nobody here closes it.
-        let sync = unsafe { BorrowedFd::borrow_raw(self.sync) };
-        let _ = nix::unistd::write(sync, problem.as_bytes());
-        std::process::exit(START_ERROR)
-    }
-
-    fn validate(&self, _spec: &Spec) -> Result<(), ExecutorValidationError> {
-        // A missing program is a failed start, not a failed creation.
-        Ok(())
-    }
-
-    fn setup_envs(&self, _envs: HashMap<String, String>) -> Result<(), ExecutorSetEnvsError> {
-        // The environment is handed to execve as a whole.
-        Ok(())
-    }
 }
 
 impl Launch {
@@ -65,9 +45,16 @@ impl Launch {
         }
     }
 
+    /// Tells the shim why the program does not run.
+    pub(crate) fn complain(&self, problem: &str) {
+        // SAFETY: `sync` was open when this process was forked and nobody here closes it.
+        let sync = unsafe { BorrowedFd::borrow_raw(self.sync) };
+        let _ = nix::unistd::write(sync, problem.as_bytes());
+    }
+
     /// Blocks until the shim says so. If the shim dies first, nothing starts.
-    fn wait_for_start(&self) {
-        // SAFETY: as in `exec`.
+    pub(crate) fn wait_for_start(&self) {
+        // SAFETY: as in `complain`.
         let sync = unsafe { BorrowedFd::borrow_raw(self.sync) };
         let mut byte = [0];
         loop {
@@ -80,13 +67,40 @@ impl Launch {
     }
 
     /// In the working directory.
-    pub(crate) fn stand(&self) -> Result<(), String> {
+    fn stand(&self) -> Result<(), String> {
         let cwd = &self.cwd;
         change_dir(cwd).map_err(|error| format!("chdir to cwd ({cwd:?}) failed: {error}"))
     }
 
+    /// The container's working directory and user. Some capabilities stay until
+    /// the filter is installed. A directory that cannot be entered is said by
+    /// the inner result: it keeps the program from starting, not from being made.
+    pub(crate) fn become_user(&self) -> io::Result<Result<(), String>> {
+        // As root first: a user may stand where it may not go (and the reverse on some file systems).
+        let is_there = self.stand();
+        let Identity { uid, gid, groups, .. } = &self.identity;
+        let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
+        let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
+        sys::prctl(libc::PR_SET_KEEPCAPS, 1)?;
+        nix::unistd::setgroups(&groups)?;
+        nix::unistd::setresgid(gid, gid, gid)?;
+        nix::unistd::setresuid(uid, uid, uid)?;
+        let more = capabilities::bit("CAP_SYS_ADMIN") | capabilities::bit("CAP_SETPCAP");
+        sys::set_capabilities(self.capabilities | more)?;
+        if self.no_new_privileges {
+            sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
+        }
+        Ok(is_there.or_else(|_| self.stand()))
+    }
+
+    /// Returns only with a message that says why the program does not run.
+    pub(crate) fn run(&self) -> Result<Infallible, String> {
+        self.confine()?;
+        Err(self.execute())
+    }
+
     /// Filter and capabilities; any failure means the program does not run.
-    pub(crate) fn confine(&self) -> Result<(), String> {
+    fn confine(&self) -> Result<(), String> {
         if self.no_new_privileges {
             // Needs no privilege, so the filter can come last and be the tightest.
             self.set_capabilities()?;
@@ -118,7 +132,7 @@ impl Launch {
     }
 
     /// Returns only with a message that says why it could not.
-    pub(crate) fn execute(&self) -> String {
+    fn execute(&self) -> String {
         let name = self.args[0].to_string_lossy().into_owned();
         let failed = |errno: Errno| format!("exec: {name:?}: {}: unknown", describe(errno));
         let run = |path: &CString| nix::unistd::execve(path, &self.args, &self.env).unwrap_err();

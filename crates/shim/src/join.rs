@@ -6,21 +6,20 @@
 //! (CVE-2016-9962, CVE-2024-21626).
 
 use std::ffi::CStr;
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 use nix::sched::{CloneFlags, setns};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
-use nix::unistd::{Gid, Pid, Uid};
+use nix::unistd::Pid;
 
 use crate::builder::Ends;
-use crate::executor::{Launch, START_ERROR};
+use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::profile::Profile;
 use crate::wire::PidNamespace;
-use crate::{parcel, spec, sys, terminal, users};
+use crate::{cgroup, parcel, sys, terminal, users};
 
 /// What joins, and where.
 pub(crate) struct Entry<'a> {
@@ -42,9 +41,11 @@ pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends) -> io::Result<Pid> {
         let _ = nix::unistd::write(sync, problem.as_bytes());
         START_ERROR
     };
+    let cradle = cgroup::cradle(&entry.profile.cgroup, entry.own_cgroup.as_deref())?;
+    let cradle = cradle.as_ref().map(AsFd::as_fd);
     match entry.profile.pid {
-        PidNamespace::Own | PidNamespace::Pod | PidNamespace::Of(_) => sys::fork_into(pidfd.as_fd(), child),
-        PidNamespace::Host => sys::fork(child),
+        PidNamespace::Own | PidNamespace::Pod | PidNamespace::Of(_) => sys::fork_into(pidfd.as_fd(), cradle, child),
+        PidNamespace::Host => sys::fork_in(cradle, child),
     }
 }
 
@@ -57,7 +58,8 @@ fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::
     let available = entry.profile.available().map_err(failed("reading capabilities"))?;
     // While the host's files can be seen: a seccomp profile is one.
     let mut launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
-    enter_cgroups(entry).map_err(failed("entering container cgroup"))?;
+    let entered = cgroup::enter(&entry.profile.cgroup, entry.own_cgroup.as_deref());
+    entered.map_err(failed("entering container cgroup"))?;
     let namespaces = CloneFlags::CLONE_NEWNS
         | CloneFlags::CLONE_NEWCGROUP
         | CloneFlags::CLONE_NEWUTS
@@ -73,23 +75,16 @@ fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::
             setns(pidfd, CloneFlags::CLONE_NEWUSER).map_err(io::Error::from).and_then(|()| users::become_root());
         joined.map_err(failed("joining the pod's users"))?;
     }
-    become_user(entry, &launch)?;
-    launch.confine()?;
-    Err(launch.execute())
+    launch.become_user().map_err(failed("changing user"))??;
+    launch.run()
 }
 
 /// What containerd says as well, unless the container's environment knows better.
 const TERMINAL_KIND: (&CStr, &CStr) = (c"TERM", c"xterm");
 
-/// A new terminal of the container becomes that of this session. Its other
-/// side goes to whoever asked.
+/// Its other side goes to whoever asked.
 fn take_terminal(entry: &Entry<'_>, console: &OwnedFd) -> io::Result<()> {
-    let (master, peer) = terminal::open_inside()?;
-    nix::unistd::fchown(&peer, Some(Uid::from_raw(entry.profile.on_node(entry.identity.uid))), None)?;
-    sys::set_controlling_terminal(peer.as_fd())?;
-    nix::unistd::dup2_stdin(&peer)?;
-    nix::unistd::dup2_stdout(&peer)?;
-    nix::unistd::dup2_stderr(&peer)?;
+    let (master, _) = terminal::take(entry.profile.on_node(entry.identity.uid))?;
     parcel::hand_over(console, &master)
 }
 
@@ -97,15 +92,7 @@ fn take_terminal(entry: &Entry<'_>, console: &OwnedFd) -> io::Result<()> {
 fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
     // The shim's own input and output are /dev/null; its errors go to its log.
     nix::unistd::dup2_stderr(io::stdout())?;
-    if let Some(end) = &ends.stdin {
-        nix::unistd::dup2_stdin(end)?;
-    }
-    if let Some(end) = &ends.stdout {
-        nix::unistd::dup2_stdout(end)?;
-    }
-    if let Some(end) = &ends.stderr {
-        nix::unistd::dup2_stderr(end)?;
-    }
+    ends.connect()?;
     let mut keep = ends.numbers();
     keep.push(pidfd.as_raw_fd());
     sys::close_all_but(&keep)?;
@@ -115,46 +102,4 @@ fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();
     Ok(())
-}
-
-/// Every hierarchy, so that each limit of the container holds for the command.
-fn enter_cgroups(entry: &Entry<'_>) -> io::Result<()> {
-    let cgroup = &entry.profile.cgroup;
-    if cgroup.every.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::Unsupported, "container was made by an earlier version"));
-    }
-    for dir in &cgroup.every {
-        let dir = entry.own_cgroup.as_ref().filter(|_| *dir == cgroup.members).unwrap_or(dir);
-        // Version 1. Moving a single thread is quick; moving a process, as
-        // `cgroup.procs` does, waits for every CPU of the machine.
-        match fs::write(dir.join("tasks"), "0") {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => fs::write(dir.join("cgroup.procs"), "0")?,
-            result => result?,
-        }
-    }
-    Ok(())
-}
-
-/// The container's working directory and user. Some capabilities stay until
-/// the filter is installed.
-fn become_user(entry: &Entry<'_>, launch: &Launch) -> Result<(), String> {
-    let failed = |error: io::Error| format!("error changing user: {error}");
-    // As root first: a user may stand where it may not go (and the reverse on some file systems).
-    let is_there = launch.stand();
-    let switch = || -> io::Result<()> {
-        let Identity { uid, gid, groups, .. } = entry.identity;
-        let (uid, gid) = (Uid::from_raw(*uid), Gid::from_raw(*gid));
-        let groups: Vec<Gid> = groups.iter().copied().map(Gid::from_raw).collect();
-        sys::prctl(libc::PR_SET_KEEPCAPS, 1)?;
-        nix::unistd::setgroups(&groups)?;
-        nix::unistd::setresgid(gid, gid, gid)?;
-        nix::unistd::setresuid(uid, uid, uid)?;
-        sys::set_capabilities(launch.capabilities | spec::bit("CAP_SYS_ADMIN") | spec::bit("CAP_SETPCAP"))?;
-        if entry.profile.no_new_privileges {
-            sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
-        }
-        Ok(())
-    };
-    switch().map_err(failed)?;
-    is_there.or_else(|_| launch.stand())
 }

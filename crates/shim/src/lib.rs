@@ -7,9 +7,9 @@
 //! Never: async, policy, other crates of ours.
 //!
 //! Read in this order: `wire` (what the engine asks), `server` (the loop),
-//! `container` (one container's life), `builder` (how one is made), `executor`
-//! (the last steps before its program runs), `volumes` (what is mounted into it), `exec` (commands in running
-//! containers), `join` (how one gets there), `plumbing` and `attach` (input,
+//! `container` (one container's life), `builder` (how one is made), `furnish`
+//! and `volumes` (what it finds), `executor` (the last steps before its program
+//! runs), `exec` (commands in running containers), `join` (how one gets there), `plumbing` and `attach` (input,
 //! output and terminals), `log` (where output ends up).
 //!
 //! ```no_run
@@ -27,10 +27,12 @@ pub mod wire;
 
 mod attach;
 mod builder;
+mod capabilities;
 mod cgroup;
 mod container;
 mod exec;
 mod executor;
+mod furnish;
 mod init;
 mod inroot;
 mod join;
@@ -39,7 +41,6 @@ mod plumbing;
 mod profile;
 mod seccomp;
 mod server;
-mod spec;
 mod sys;
 mod terminal;
 mod users;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use crate::executor::Launch;
 use crate::inroot::Identity;
 use crate::wire::{CAPABILITIES, Cgroup, ContainerSpec, IdRange, PidNamespace, Seccomp};
-use crate::{seccomp, spec, sys};
+use crate::{capabilities, seccomp, sys};
 
 pub(crate) struct Profile {
     pub(crate) env: Vec<String>,
@@ -73,11 +73,29 @@ impl Profile {
             args: c_strings(args)?,
             env,
             cwd: self.cwd.clone(),
-            search_path: spec::search_path(&self.env),
+            identity: identity.clone(),
+            search_path: search_path(&self.env),
             no_new_privileges: self.no_new_privileges,
-            capabilities: spec::mask(&self.capabilities) & available,
+            capabilities: capabilities::mask(&self.capabilities) & available,
             filters: seccomp::filters(&self.seccomp, &self.capabilities)?,
             sync,
         })
+    }
+}
+
+/// The program's search path, from its own environment.
+fn search_path(env: &[String]) -> String {
+    let last = env.iter().rev().find_map(|entry| entry.strip_prefix("PATH="));
+    last.unwrap_or("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_path_of_the_environment_wins() {
+        assert_eq!(search_path(&["PATH=/a".into(), "X=1".into(), "PATH=/b:/c".into()]), "/b:/c");
+        assert!(search_path(&[]).contains("/usr/bin"));
     }
 }

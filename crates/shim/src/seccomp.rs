@@ -1,7 +1,5 @@
 //! Which system calls a container may make: filters for the kernel, from the
 //! default policy or from a profile of the node's.
-//!
-//! Built here because libcontainer without its C library runs unconfined.
 
 mod default;
 mod profile;

@@ -54,12 +54,38 @@ fn end_with(child: impl FnOnce() -> i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Forks this process as [`fork`] does; the child is born in the PID namespace
-/// of the process behind `pidfd`. Our own later children are not.
-pub(crate) fn fork_into(pidfd: BorrowedFd<'_>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+/// Forks this process as [`fork`] does; the child is born in the cgroup of
+/// version 2 whose directory is open here, if one is given.
+pub(crate) fn fork_in(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce() -> i32) -> io::Result<Pid> {
+    let Some(cgroup) = cgroup else { return fork(child) };
+    // SAFETY: all-zero arguments are valid ones.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = CLONE_INTO_CGROUP;
+    arguments.exit_signal = u64::from(libc::SIGCHLD.unsigned_abs());
+    arguments.cgroup = u64::from(cgroup.as_raw_fd().unsigned_abs());
+    // SAFETY: a fork in all but the cgroup, without a stack of its own; the
+    // arguments are valid and their size is given. This process has one
+    // thread, so the child may allocate and lock.
+    match unsafe { libc::syscall(libc::SYS_clone3, &raw const arguments, size_of::<libc::clone_args>()) } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => end_with(child),
+        pid => Ok(Pid::from_raw(i32::try_from(pid).map_err(io::Error::other)?)),
+    }
+}
+
+/// From linux/sched.h; does not fit the C library's type.
+const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
+
+/// Forks this process as [`fork_in`] does; the child is born in the PID
+/// namespace of the process behind `pidfd`. Our own later children are not.
+pub(crate) fn fork_into(
+    pidfd: BorrowedFd<'_>,
+    cgroup: Option<BorrowedFd<'_>>,
+    child: impl FnOnce() -> i32,
+) -> io::Result<Pid> {
     let own = std::fs::File::open("/proc/self/ns/pid")?;
     setns(pidfd, CloneFlags::CLONE_NEWPID)?;
-    let forked = fork(child);
+    let forked = fork_in(cgroup, child);
     if let Err(error) = setns(&own, CloneFlags::CLONE_NEWPID) {
         // Whatever we made from now on would be born in the wrong container.
         eprintln!("shim: own PID namespace is lost: {error}");

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat, major, minor};
 use nix::sys::statfs::{FsType, fstatfs};
+use nix::unistd::Uid;
 
 use crate::sys;
 
@@ -16,7 +17,7 @@ const DEVPTS: FsType = FsType(0x1cd1);
 ///
 /// Everything in `/dev` may be a trick of the container's (CVE-2025-52565), so
 /// what was opened is looked at, and no path is used after that.
-pub(crate) fn open_inside() -> io::Result<(OwnedFd, OwnedFd)> {
+fn open_inside() -> io::Result<(OwnedFd, OwnedFd)> {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
     let master = open("/dev/pts/ptmx", flags, Mode::empty())?;
     let node = fstat(&master)?;
@@ -27,5 +28,17 @@ pub(crate) fn open_inside() -> io::Result<(OwnedFd, OwnedFd)> {
     }
     sys::unlock_terminal(master.as_fd())?;
     let peer = sys::terminal_peer(master.as_fd())?;
+    Ok((master, peer))
+}
+
+/// A new terminal of the container we are in becomes that of this session,
+/// and this user's; returns both sides.
+pub(crate) fn take(owner: u32) -> io::Result<(OwnedFd, OwnedFd)> {
+    let (master, peer) = open_inside()?;
+    nix::unistd::fchown(&peer, Some(Uid::from_raw(owner)), None)?;
+    sys::set_controlling_terminal(peer.as_fd())?;
+    nix::unistd::dup2_stdin(&peer)?;
+    nix::unistd::dup2_stdout(&peer)?;
+    nix::unistd::dup2_stderr(&peer)?;
     Ok((master, peer))
 }

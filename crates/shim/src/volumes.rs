@@ -1,8 +1,6 @@
 //! A container's volumes: opened before it is made, mounted once it is.
 //!
-//! By descriptor on both sides. libcontainer's own way goes by path, makes
-//! every volume follow the node and cannot mount a file directly below `/`
-//! (docs/decisions/0014).
+//! By descriptor on both sides (docs/decisions/0014).
 
 use std::fs;
 use std::io;
@@ -13,10 +11,11 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
+use crate::furnish;
 use crate::inroot::{self, Kind};
 use crate::sys::mount::{self, Change};
 use crate::users::Users;
-use crate::wire::{BindMount, ContainerSpec, Device};
+use crate::wire::{BindMount, ContainerSpec};
 
 /// Something to be mounted, as it will be.
 pub(crate) struct Volume {
@@ -37,18 +36,19 @@ pub(crate) fn take(container: &ContainerSpec, users: Option<&Users>) -> Result<V
     };
     let taken =
         |bind: &BindMount| take_one(bind, users).map_err(|error| format!("error mounting {}: {error}", what(bind)));
-    let mut volumes = binds.into_iter().map(taken).collect::<Result<Vec<_>, _>>()?;
-    if users.is_some() {
-        // Who has users of its own cannot make devices: it is shown the node's.
-        let devices = container.devices.iter().map(take_device);
-        volumes.splice(0..0, devices.collect::<Result<Vec<_>, _>>()?);
-    }
-    Ok(volumes)
+    binds.into_iter().map(taken).collect()
 }
 
-fn take_device(device: &Device) -> Result<Volume, String> {
-    let bind = BindMount { source: device.source.clone(), destination: device.path.clone(), ..BindMount::default() };
-    take_one(&bind, None).map_err(|error| format!("error mounting device {:?}: {error}", device.source))
+/// Whoever has users of its own cannot make devices: it is shown the node's.
+pub(crate) fn take_devices(container: &ContainerSpec) -> Result<Vec<Volume>, String> {
+    let given = furnish::given_devices(container).map(|device| (device.source.clone(), device.path.clone()));
+    let usual = furnish::usual_devices(container).map(|(name, ..)| Path::new("/dev").join(name));
+    usual.map(|path| (path.clone(), path)).chain(given).map(take_device).collect()
+}
+
+fn take_device((source, destination): (PathBuf, PathBuf)) -> Result<Volume, String> {
+    let bind = BindMount { source, destination, ..BindMount::default() };
+    take_one(&bind, None).map_err(|error| format!("error mounting device {:?}: {error}", bind.source))
 }
 
 fn take_one(bind: &BindMount, users: Option<&Users>) -> io::Result<Volume> {
@@ -85,7 +85,7 @@ fn open_source(bind: &BindMount) -> io::Result<OwnedFd> {
     })
 }
 
-fn kind(file: BorrowedFd<'_>) -> io::Result<Kind> {
+pub(crate) fn kind(file: BorrowedFd<'_>) -> io::Result<Kind> {
     let mode = SFlag::from_bits_truncate(fstat(file)?.st_mode & SFlag::S_IFMT.bits());
     Ok(if mode == SFlag::S_IFDIR { Kind::Directory } else { Kind::File })
 }
@@ -115,8 +115,7 @@ fn propagation(mountinfo: &str, id: u64) -> Option<(&str, bool, bool)> {
     Some((fields()?.nth(4)?, has("shared:"), has("master:")))
 }
 
-/// Mounts them into the container whose mount namespace we are in. What is
-/// missing there is made.
+/// Mounts them into the container with this root. What is missing there is made.
 pub(crate) fn put(volumes: &[Volume], root: BorrowedFd<'_>) -> Result<(), String> {
     for volume in volumes {
         let destination = &volume.destination;

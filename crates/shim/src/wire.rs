@@ -324,6 +324,12 @@ pub struct Cgroup {
     pub every: Vec<PathBuf>,
 }
 
+impl Cgroup {
+    pub(crate) fn is_version_1(&self) -> bool {
+        !self.hierarchies.is_empty()
+    }
+}
+
 /// What the shim says: an answer, or that something ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Message {

@@ -7,20 +7,24 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use super::owned;
 
-/// A memory file system that is mounted nowhere and lives as long as its descriptor.
-pub(crate) fn detached_tmpfs(options: &[(&CStr, &CStr)]) -> io::Result<OwnedFd> {
+/// `nosuid`, `nodev`, `noexec`.
+pub(crate) const SAFE: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
+
+/// A new file system that is mounted nowhere and lives as long as its
+/// descriptor; `attributes` are `MOUNT_ATTR_…`.
+pub(crate) fn detached(kind: &CStr, options: &[(&CStr, &CStr)], attributes: u64) -> io::Result<OwnedFd> {
     // SAFETY: the string is valid for the call; the result is checked and owned once.
-    let context = unsafe { owned(libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC))? };
+    let context = unsafe { owned(libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC))? };
     let configure = |command: u32, key: *const libc::c_char, value: *const libc::c_char| {
         // SAFETY: key and value are null or valid strings, as the command wants them.
         let result = unsafe { libc::syscall(libc::SYS_fsconfig, context.as_raw_fd(), command, key, value, 0) };
         if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
     };
     for (key, value) in options {
-        configure(FSCONFIG_SET_STRING, key.as_ptr(), value.as_ptr())?;
+        let command = if value.is_empty() { FSCONFIG_SET_FLAG } else { FSCONFIG_SET_STRING };
+        configure(command, key.as_ptr(), if value.is_empty() { std::ptr::null() } else { value.as_ptr() })?;
     }
     configure(FSCONFIG_CMD_CREATE, std::ptr::null(), std::ptr::null())?;
-    let attributes = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
     // SAFETY: takes numbers only; the result is checked and owned once.
     unsafe { owned(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)) }
 }
@@ -108,6 +112,7 @@ const EMPTY_PATH: u32 = libc::AT_EMPTY_PATH.unsigned_abs();
 const AT_RECURSIVE: u32 = 0x8000;
 const FSOPEN_CLOEXEC: u32 = 1;
 const FSMOUNT_CLOEXEC: u32 = 1;
+const FSCONFIG_SET_FLAG: u32 = 0;
 const FSCONFIG_SET_STRING: u32 = 1;
 const FSCONFIG_CMD_CREATE: u32 = 6;
 const MOVE_MOUNT_F_EMPTY_PATH: u32 = 4;
