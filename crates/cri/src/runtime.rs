@@ -139,7 +139,8 @@ pub enum CriError {
     /// The registry has no such image, or does not show it to us.
     #[error("{0}")]
     PullRefused(String),
-    /// The registry could not be reached or did not answer properly.
+    /// The runtime says in so many words that the registry is not there;
+    /// CRI-O does. Containerd and the embedded runtime say `Failed`.
     #[error("{0}")]
     RegistryUnavailable(String),
     /// This runtime does not offer it.

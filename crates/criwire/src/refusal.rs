@@ -3,18 +3,21 @@
 use cri::CriError;
 use tonic::{Code, Status};
 
-/// How a registry's absence is marked in the text, as upstream's agent reads it.
+/// How a registry's absence is marked: at the beginning of the text of an
+/// error without a code. Upstream's agent reads it nowhere else.
 const REGISTRY_UNAVAILABLE: &str = "RegistryUnavailable";
 
 pub(crate) fn to_status(error: CriError) -> Status {
     let code = match &error {
         CriError::NotFound { .. } | CriError::PullRefused(_) => Code::NotFound,
         CriError::Invalid(_) => Code::InvalidArgument,
-        CriError::RegistryUnavailable(_) => Code::Unavailable,
         CriError::Unsupported(_) => Code::Unimplemented,
         CriError::NotRunning { .. } => Code::FailedPrecondition,
         CriError::ExecTimedOut { .. } => Code::DeadlineExceeded,
-        CriError::NetworkNotReady(_) | CriError::NoCgroup(_) | CriError::Failed(_) => Code::Unknown,
+        CriError::RegistryUnavailable(_)
+        | CriError::NetworkNotReady(_)
+        | CriError::NoCgroup(_)
+        | CriError::Failed(_) => Code::Unknown,
     };
     match error {
         CriError::RegistryUnavailable(message) => Status::new(code, format!("{REGISTRY_UNAVAILABLE}: {message}")),
@@ -43,10 +46,11 @@ pub(crate) fn from_status(status: &Status, asked: Asked<'_>) -> CriError {
 /// Of a pull: whether the registry said no, or said nothing.
 pub(crate) fn from_pull(status: &Status) -> CriError {
     let message = status.message().to_owned();
-    if let Some((_, rest)) = message.split_once(REGISTRY_UNAVAILABLE) {
-        return CriError::RegistryUnavailable(rest.trim_start_matches([':', ' ']).to_owned());
-    }
     match status.code() {
+        Code::Unknown if message.starts_with(REGISTRY_UNAVAILABLE) => {
+            let detail = message.trim_start_matches(REGISTRY_UNAVAILABLE).trim_start_matches([':', ' ']);
+            CriError::RegistryUnavailable(detail.to_owned())
+        }
         Code::NotFound | Code::PermissionDenied | Code::Unauthenticated => CriError::PullRefused(message),
         Code::InvalidArgument => CriError::Invalid(message),
         Code::Unimplemented => CriError::Unsupported("pull images"),
@@ -87,6 +91,8 @@ mod tests {
         ] {
             assert_eq!(from_pull(&to_status(error.clone())), error);
         }
+        let elsewhere = Status::unknown("failed to pull: RegistryUnavailable");
+        assert_eq!(from_pull(&elsewhere), CriError::Failed("failed to pull: RegistryUnavailable".into()));
         let late = to_status(CriError::ExecTimedOut { timeout: Duration::from_secs(1) });
         assert_eq!(late.code(), Code::DeadlineExceeded);
         assert_eq!(to_status(CriError::NotRunning { id: "c1".into() }).code(), Code::FailedPrecondition);

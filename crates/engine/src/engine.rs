@@ -308,7 +308,10 @@ impl Runtime for Engine {
     }
 }
 
-/// Each kind of refusal has a waiting reason of its own (LC-181).
+/// Where the agent acts differently on a refusal, it has a kind of its own
+/// (LC-181). A registry that cannot be reached has none: containerd tells it
+/// as any other failure, so users see `ErrImagePull` and not
+/// `RegistryUnavailable`, which only runtimes that say that very word cause.
 pub(crate) fn image_refusal(error: &ImageError) -> CriError {
     let cause = match error {
         ImageError::Pull { source, .. } => source,
@@ -317,7 +320,6 @@ pub(crate) fn image_refusal(error: &ImageError) -> CriError {
     match cause {
         ImageError::InvalidReference { .. } | ImageError::AmbiguousId { .. } => CriError::Invalid(error.to_string()),
         ImageError::NotInRegistry { .. } | ImageError::Denied { .. } => CriError::PullRefused(error.to_string()),
-        ImageError::RegistryUnavailable { .. } => CriError::RegistryUnavailable(error.to_string()),
         _ => CriError::Failed(error.to_string()),
     }
 }

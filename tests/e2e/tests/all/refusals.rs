@@ -44,10 +44,17 @@ fn lc_314_an_image_that_cannot_be_pulled_leaves_the_pod_pending() {
     let podium = Podium::start();
     let container = json!({ "name": "app", "image": NOWHERE });
     podium.apply(&Sketch::pod("nowhere").raw_container(container));
-    for reason in ["RegistryUnavailable", "ImagePullBackOff"] {
+    // As with containerd: a registry that cannot be reached is an error like any other.
+    let cause = format!("failed to pull and unpack image \"{NOWHERE}\": failed to resolve reference \"{NOWHERE}\": ");
+    for (reason, before) in [
+        ("ErrImagePull", String::new()),
+        ("ImagePullBackOff", format!("Back-off pulling image \"{NOWHERE}\": ErrImagePull: ")),
+    ] {
         let pod = podium.wait_pod("nowhere", reason, Patience::SHORT, |pod| {
             pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == reason
         });
+        let message = pod["status"]["containerStatuses"][0]["state"]["waiting"]["message"].as_str().unwrap_or_default();
+        assert!(message.starts_with(&format!("{before}{cause}")), "{message}");
         assert_eq!(pod["status"]["phase"], "Pending");
         assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0);
     }
