@@ -46,7 +46,7 @@ use std::path::{Path, PathBuf};
 pub use config::ImageConfig;
 pub use error::ImageError;
 pub use pull::{LayerProgress, PullOptions, Watcher};
-pub use registry::RegistryConfig;
+pub use registry::{ProxyConfig, RegistryConfig};
 pub use usage::{Hold, StoredImage};
 
 use shim::crash;

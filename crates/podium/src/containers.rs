@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use cri::Runtime;
 use criwire::Remote;
 use engine::Engine;
-use engine::images::RegistryConfig;
+use engine::images::{ProxyConfig, RegistryConfig};
 use engine::network::CniConfig;
 use serde::Deserialize;
 
@@ -166,7 +166,8 @@ pub(crate) async fn open_engine(
 
 pub(crate) fn registries(args: &RegistryArgs, plain_http: bool) -> RegistryConfig {
     let hosts_dir = args.registry_config.clone().unwrap_or_else(|| REGISTRY_CONFIG.into());
-    RegistryConfig { hosts_dir: Some(hosts_dir), plain_http }
+    let proxies = ProxyConfig::read(|name| std::env::var(name).ok());
+    RegistryConfig { hosts_dir: Some(hosts_dir), plain_http, proxies }
 }
 
 #[cfg(test)]

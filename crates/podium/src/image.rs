@@ -240,7 +240,8 @@ mod tests {
     fn a_refusal_says_what_to_do() {
         let reference = "registry.example/app:v1".to_owned();
         let advice = |source: ImageError| {
-            let error = ImageError::Pull { reference: reference.clone(), source: Box::new(source) };
+            let error =
+                ImageError::Pull { reference: reference.clone(), source: Box::new(source), mirrors: String::new() };
             explain(&error, &reference).to_string()
         };
         let detail = "401 Unauthorized".to_owned();

@@ -39,9 +39,10 @@ pub enum ImageError {
         path = path.display()
     )]
     NoSpace { path: PathBuf, free: u64 },
-    /// What went wrong while fetching `reference`.
-    #[error("failed to pull and unpack image {reference:?}: {source}")]
-    Pull { reference: String, source: Box<ImageError> },
+    /// What went wrong while fetching `reference`: at the registry itself, and
+    /// before that at its mirrors (empty if there are none).
+    #[error("failed to pull and unpack image {reference:?}: {source}{mirrors}")]
+    Pull { reference: String, source: Box<ImageError>, mirrors: String },
     /// The archive is not what it should be; another archive is needed.
     #[error("image: {detail}")]
     InvalidArchive { detail: String },

@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use cri::RegistryAuth;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use shim::crash;
 
 use super::downloads::Download;
 use super::flights::{Key, Outcome};
@@ -19,7 +20,7 @@ use super::limits::{DOWNLOAD_ATTEMPTS_MAX, FRUITLESS_ATTEMPTS_MAX, INDEX_DEPTH_M
 use super::manifest::{self, Descriptor, Document, architecture};
 use super::read::{Hashing, digest_of, read_error};
 use super::reference::{Reference, is_digest};
-use super::registry::{Session, Trouble};
+use super::registry::{Endpoint, Session, Trouble, verified};
 use super::{ImageError, Images};
 
 /// What the one who asks for an image may say besides its name.
@@ -64,11 +65,14 @@ async fn pull(images: Arc<Images>, reference: Reference, options: PullOptions) -
         blocking(move || Session::new(&reference, &images.registries, options.auth, images.patience)).await
     };
     let watcher = options.watcher.unwrap_or_else(|| Arc::new(|_, _| ()));
-    let outcome = match session {
-        Ok(session) => Pull { images, reference, session, watcher }.run().await,
-        Err(err) => Err(err),
-    };
-    outcome.map_err(|source| ImageError::Pull { reference: name, source: Box::new(source) })
+    let failed = |source, mirrors| ImageError::Pull { reference: name, source: Box::new(source), mirrors };
+    match session {
+        Ok(session) => {
+            let pull = Pull { images, reference, session, watcher };
+            pull.run().await.map_err(|source| failed(source, pull.session.complaints()))
+        }
+        Err(err) => Err(failed(err, String::new())),
+    }
 }
 
 struct Pull {
@@ -108,15 +112,15 @@ impl Pull {
         {
             return Ok(image);
         }
-        let document = self.session.manifest(name).await.map_err(|trouble| self.refused(trouble))?;
-        let digest = match &self.reference.digest {
-            Some(digest) => verified(digest, &document, "manifest").map(|()| digest.clone())?,
-            None => digest_of(&document),
-        };
+        let wanted = self.reference.digest.as_deref();
+        let document = self.session.manifest(name, |document| check_manifest(wanted, document)).await;
+        let document = document.map_err(|trouble| self.refused(trouble))?;
+        let digest = digest_of(&document);
         if let Some(image) = self.adopt(&digest).await? {
             return Ok(image);
         }
         let (config, blobs) = self.find_manifest(&document).await?;
+        crash::point("pull.resolved");
         self.fetch(digest, config, blobs).await
     }
 
@@ -140,8 +144,9 @@ impl Pull {
                 ))
             })?;
             checked(child)?;
-            document = self.session.manifest(&child.digest).await.map_err(|trouble| self.refused(trouble))?;
-            verified(&child.digest, &document, "manifest")?;
+            let check = |document: &[u8]| check_manifest(Some(&child.digest), document);
+            let found = self.session.manifest(&child.digest, check).await;
+            document = found.map_err(|trouble| self.refused(trouble))?;
         }
         Err(nonsense("too many nested indexes".to_owned()))
     }
@@ -156,8 +161,8 @@ impl Pull {
             checked(blob)?;
         }
         self.check_sizes(&blobs)?;
-        let document = self.session.small_blob(&config.digest).await.map_err(|trouble| self.broken(trouble))?;
-        verified(&config.digest, &document, "image configuration")?;
+        let document = self.session.small_blob(&config.digest, "image configuration").await;
+        let document = document.map_err(|trouble| self.broken(trouble))?;
         let description = Description::read(&document, &self.images.limits)?;
         let size_bytes = document.len() as u64 + blobs.iter().map(|blob| blob.size).sum::<u64>();
         if description.diff_ids.len() != blobs.len() {
@@ -183,6 +188,7 @@ impl Pull {
                 layer.inspect(|layer| watcher(&layer.blob.digest, LayerProgress::Unpacked));
             };
             let taken_in = images.take_in(&[incoming], &unpacked);
+            crash::point("pull.taken-in");
             // What could not be unpacked is not worth its space, except where
             // it is needed in a moment.
             if !matches!(taken_in, Err(ImageError::LayerVanished)) {
@@ -224,6 +230,7 @@ impl Pull {
         for (digest, layer) in missing {
             let (directory, name) = (self.images.root.join("downloads"), digest.clone());
             let download = blocking(move || Download::open(&directory, &name)).await?;
+            crash::point("pull.opened");
             // Somebody else fetched it while we waited.
             match is_here(layer) {
                 true => {
@@ -253,81 +260,105 @@ impl Pull {
         }
     }
 
+    /// Until all bytes are here and are what they should be. Every source is
+    /// asked in its turn, and goes on where the one before it ended; who
+    /// answers wrongly is not asked again.
     async fn fetch_layer(&self, blob: &Descriptor, download: &Download) -> Result<(), ImageError> {
-        // What an earlier pull left may be damaged: then once more from the start.
-        let was_begun = download.len()? > 0;
-        self.download(blob, download).await?;
-        match self.verify(blob, download).await {
-            Err(ImageError::DigestMismatch { .. }) if was_begun => {
-                download.clear()?;
-                self.download(blob, download).await?;
-                self.verify(blob, download).await
+        let mut sources: Vec<&Endpoint> = self.session.sources().collect();
+        let (mut fruitless, mut of_registry, mut of_mirror) = (0, None, Trouble::NotFound);
+        for attempt in 1.. {
+            let before = download.len()?;
+            for source in std::mem::take(&mut sources) {
+                let Err(trouble) = self.fetch_from(source, blob, download).await? else { return Ok(()) };
+                tracing::debug!(%trouble, layer = blob.digest, "a download failed");
+                self.session.note(source, &trouble);
+                if matches!(trouble, Trouble::Unavailable { .. }) {
+                    sources.push(source);
+                }
+                match source.is_mirror() {
+                    true => of_mirror = trouble,
+                    false => of_registry = Some(trouble),
+                }
             }
-            other => other,
+            fruitless = if download.len()? > before { 0 } else { fruitless + 1 };
+            if sources.is_empty() || fruitless >= FRUITLESS_ATTEMPTS_MAX || attempt >= DOWNLOAD_ATTEMPTS_MAX {
+                break;
+            }
+            let retry_after = of_registry.as_ref().unwrap_or(&of_mirror).retry_after();
+            self.session.pause(fruitless, retry_after).await;
+        }
+        // The registry's own word counts; what mirrors did is told besides.
+        Err(self.broken(of_registry.unwrap_or(of_mirror)))
+    }
+
+    /// The outer error is ours, the inner one the source's.
+    async fn fetch_from(
+        &self,
+        source: &Endpoint,
+        blob: &Descriptor,
+        download: &Download,
+    ) -> Result<Result<(), Trouble>, ImageError> {
+        if download.len()? > blob.size {
+            download.clear()?;
+        }
+        let begun = download.len()?;
+        if let Err(trouble) = self.download(source, blob, download).await? {
+            return Ok(Err(trouble));
+        }
+        match self.verify(blob, download).await? {
+            // What others left may be damaged: then once more from the start.
+            Err(_) if begun > 0 => match self.download(source, blob, download).await? {
+                Ok(()) => self.verify(blob, download).await,
+                Err(trouble) => Ok(Err(trouble)),
+            },
+            verdict => Ok(verdict),
         }
     }
 
-    async fn verify(&self, blob: &Descriptor, download: &Download) -> Result<(), ImageError> {
+    /// What is damaged does not stay.
+    async fn verify(&self, blob: &Descriptor, download: &Download) -> Result<Result<(), Trouble>, ImageError> {
         let content = download.content()?;
         let hashed = blocking(move || Hashing::new(content).finish().map_err(read_error("image layer"))).await;
         let (actual, _) = hashed?;
         if actual != blob.digest {
             download.clear()?;
-            return Err(ImageError::DigestMismatch { what: "image layer", expected: blob.digest.clone(), actual });
+            let expected = blob.digest.clone();
+            return Ok(Err(Trouble::Mismatch { what: "image layer", expected, actual }));
         }
+        crash::point("pull.verified");
         (self.watcher)(&blob.digest, LayerProgress::Verified);
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Fetches until all bytes are here, going on where the last try ended.
-    async fn download(&self, blob: &Descriptor, download: &Download) -> Result<(), ImageError> {
-        if download.len()? > blob.size {
-            download.clear()?;
-        }
-        let mut fruitless = 0;
-        for attempt in 1.. {
-            let before = download.len()?;
-            if before == blob.size {
-                break;
-            }
-            let trouble = match self.download_once(blob, download, before).await? {
-                Ok(()) => continue,
-                Err(trouble) => trouble,
-            };
-            fruitless = if download.len()? > before { 0 } else { fruitless + 1 };
-            let Trouble::Unavailable { retry_after, detail } = trouble else { return Err(self.broken(trouble)) };
-            if fruitless >= FRUITLESS_ATTEMPTS_MAX || attempt >= DOWNLOAD_ATTEMPTS_MAX {
-                return Err(self.broken(Trouble::Unavailable { retry_after, detail }));
-            }
-            tracing::debug!(detail, layer = blob.digest, "a download broke off, trying again");
-            self.session.pause(fruitless, retry_after).await;
-        }
-        Ok(())
-    }
-
-    /// The outer error is ours, the inner one the registry's.
-    async fn download_once(
+    /// All bytes that are missing. What came before trouble stays, unless it
+    /// is more than there can be.
+    async fn download(
         &self,
+        source: &Endpoint,
         blob: &Descriptor,
         download: &Download,
-        from: u64,
     ) -> Result<Result<(), Trouble>, ImageError> {
-        let mut source = match self.session.blob(&blob.digest, from).await {
-            Ok(source) => source,
+        let from = download.len()?;
+        if from == blob.size {
+            return Ok(Ok(()));
+        }
+        let mut body = match self.session.blob(source, &blob.digest, from).await {
+            Ok(body) => body,
             Err(trouble) => return Ok(Err(trouble)),
         };
-        if source.starts_at == 0 {
+        if body.starts_at == 0 {
             download.clear()?;
         }
-        let mut position = source.starts_at;
+        let mut position = body.starts_at;
         let mut pieces = BytesMut::new();
         let end = loop {
-            match source.next().await {
+            match body.next().await {
                 Ok(Some(piece)) => pieces.extend_from_slice(&piece),
                 Ok(None) => break Ok(()),
                 Err(trouble) => break Err(trouble),
             }
             if position + pieces.len() as u64 > blob.size {
+                download.clear()?;
                 return Ok(Err(Trouble::Nonsense(format!("layer {} is longer than it should be", blob.digest))));
             }
             if pieces.len() >= WRITE_BYTES {
@@ -354,6 +385,7 @@ impl Pull {
         let end = position + bytes.len() as u64;
         let download = download.clone();
         blocking(move || download.write_at(&bytes, position)).await?;
+        crash::point("pull.stored");
         (self.watcher)(&blob.digest, LayerProgress::Received { bytes: end, of: blob.size });
         Ok(end)
     }
@@ -366,6 +398,7 @@ impl Pull {
             Trouble::Denied(detail) => ImageError::Denied { reference, detail },
             Trouble::Unavailable { detail, .. } => ImageError::RegistryUnavailable { reference, detail },
             Trouble::Nonsense(detail) => ImageError::Nonsense { detail },
+            Trouble::Mismatch { what, expected, actual } => ImageError::DigestMismatch { what, expected, actual },
         }
     }
 
@@ -390,12 +423,12 @@ fn checked(descriptor: &Descriptor) -> Result<(), ImageError> {
     }
 }
 
-fn verified(expected: &str, document: &[u8], what: &'static str) -> Result<(), ImageError> {
-    let actual = digest_of(document);
-    match actual == expected {
-        true => Ok(()),
-        false => Err(ImageError::DigestMismatch { what, expected: expected.to_owned(), actual }),
+/// What cannot be a manifest, or is another than the wanted one, is not taken.
+fn check_manifest(wanted: Option<&str>, document: &[u8]) -> Result<(), Trouble> {
+    if let Some(digest) = wanted {
+        verified(digest, document, "manifest")?;
     }
+    manifest::read(document).map(|_| ()).map_err(Trouble::Nonsense)
 }
 
 /// Files are waited for elsewhere.

@@ -2,15 +2,18 @@
 //!
 //! Never: keeps anything on disk (`pull.rs` does), trusts what it is told
 //! without a digest.
-//! Read next: `registry/http.rs` (single requests), `registry/hosts.rs` (configuration).
+//! Read next: `registry/http.rs` (single requests), `registry/hosts.rs` (configuration),
+//! `registry/proxy.rs` (through whom).
 
 mod challenge;
+mod dial;
 mod hosts;
 mod http;
+mod proxy;
 mod tls;
 
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::http::header::{ACCEPT, CONTENT_RANGE, CONTENT_TYPE, HeaderMap, HeaderValue, RANGE};
@@ -23,13 +26,16 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 
 pub(super) use self::http::{PATIENCE, Patience, Trouble};
+pub use self::proxy::ProxyConfig;
 
 use self::challenge::Challenge;
-use self::hosts::Host;
-use self::http::{Http, Question, authorization, is_same_origin, plain, trouble};
+use self::hosts::{Host, Tls};
+use self::http::{Http, Question, Trust, authorization, is_same_origin, plain, trouble};
+use self::proxy::Proxies;
 use super::ImageError;
 use super::limits::{JSON_BYTES_MAX, TOKEN_BYTES_MAX};
 use super::manifest::{INDEX_TYPES, MANIFEST_TYPES};
+use super::read::digest_of;
 use super::reference::Reference;
 
 /// How registries are reached.
@@ -39,6 +45,8 @@ pub struct RegistryConfig {
     pub hosts_dir: Option<PathBuf>,
     /// Speak HTTP without TLS to registries that are not configured.
     pub plain_http: bool,
+    /// Through whom registries and their token servers are asked.
+    pub proxies: ProxyConfig,
 }
 
 /// One repository, asked for one image.
@@ -50,9 +58,12 @@ pub(super) struct Session {
     endpoints: Vec<Endpoint>,
     auth: Option<RegistryAuth>,
     patience: Patience,
+    /// What went wrong at mirrors, for the case that nobody helps.
+    complaints: Mutex<Vec<String>>,
 }
 
-struct Endpoint {
+/// A registry, or something that stands in for it.
+pub(super) struct Endpoint {
     host: Host,
     http: Http,
     /// What proved to be accepted.
@@ -81,13 +92,40 @@ impl Session {
         patience: Patience,
     ) -> Result<Session, ImageError> {
         let (domain, path) = reference.repository.split_once('/').unwrap_or(("docker.io", &reference.repository));
+        let proxies = Arc::new(Proxies::new(&config.proxies));
         let endpoint = |host: Host| {
-            let http = Http::new(tls::config(&host.tls)?, tls::config_elsewhere(&host.tls)?, patience);
+            let (own, elsewhere) = (tls::config(&host.tls)?, tls::config_elsewhere(&host.tls)?);
+            let trust = Trust { own, elsewhere, proxy: tls::config_elsewhere(&Tls::default())? };
+            let http = Http::new(trust, proxies.clone(), patience);
             Ok(Endpoint { host, http, proof: Mutex::default() })
         };
         let hosts = hosts::hosts(config.hosts_dir.as_deref(), domain, config.plain_http)?;
         let endpoints = hosts.into_iter().map(endpoint).collect::<Result<Vec<_>, ImageError>>()?;
-        Ok(Session { domain: domain.to_owned(), path: path.to_owned(), endpoints, auth, patience })
+        let (domain, path) = (domain.to_owned(), path.to_owned());
+        Ok(Session { domain, path, endpoints, auth, patience, complaints: Mutex::default() })
+    }
+
+    /// Whom to ask for content, in this order.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Endpoint> {
+        self.endpoints.iter().filter(|endpoint| endpoint.host.pulls)
+    }
+
+    /// Remembers what a mirror did; what the registry itself did is told anyway.
+    pub(super) fn note(&self, endpoint: &Endpoint, trouble: &Trouble) {
+        if !endpoint.host.is_mirror {
+            return;
+        }
+        let complaint = format!("; mirror {}: {trouble}", plain(&endpoint.host.base));
+        tracing::debug!(%trouble, mirror = %endpoint.host.base, "a mirror did not help");
+        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        if complaints.len() < COMPLAINTS_MAX && !complaints.contains(&complaint) {
+            complaints.push(complaint);
+        }
+    }
+
+    /// To be appended to what the registry itself did.
+    pub(super) fn complaints(&self) -> String {
+        self.complaints.lock().unwrap_or_else(PoisonError::into_inner).concat()
     }
 
     /// Which manifest the registry says a tag means; `None` if it does not say.
@@ -104,19 +142,21 @@ impl Session {
         None
     }
 
-    /// By tag or digest. Not verified yet.
-    pub(super) async fn manifest(&self, name: &str) -> Result<Bytes, Trouble> {
+    /// By tag or digest, from the first host whose answer passes `check`.
+    pub(super) async fn manifest(
+        &self,
+        name: &str,
+        check: impl Fn(&[u8]) -> Result<(), Trouble>,
+    ) -> Result<Bytes, Trouble> {
         let is_digest = name.contains(':');
         let can = |endpoint: &&Endpoint| endpoint.host.resolves || (is_digest && endpoint.host.pulls);
         let mut outcome = Err(Trouble::NotFound);
         for endpoint in self.endpoints.iter().filter(can) {
-            outcome = self.patiently(|| self.manifest_from(endpoint, name)).await;
+            let answer = self.patiently(|| self.manifest_from(endpoint, name)).await;
+            outcome = answer.and_then(|document| check(&document).map(|()| document));
             match &outcome {
                 Ok(_) => break,
-                Err(trouble) if endpoint.host.is_mirror => {
-                    tracing::debug!(?trouble, mirror = %endpoint.host.base, "a mirror did not help");
-                }
-                Err(_) => {}
+                Err(trouble) => self.note(endpoint, trouble),
             }
         }
         outcome
@@ -146,57 +186,59 @@ impl Session {
         Ok(question)
     }
 
-    /// A blob's bytes from `from` on, or from its beginning where the registry
-    /// cannot do that. Asks every host once.
-    pub(super) async fn blob(&self, digest: &str, from: u64) -> Result<Blob<'_>, Trouble> {
-        let mut outcome = Err(Trouble::NotFound);
-        for endpoint in self.endpoints.iter().filter(|endpoint| endpoint.host.pulls) {
-            outcome = self.blob_from(endpoint, digest, from).await;
-            if outcome.is_ok() {
-                break;
-            }
-        }
-        outcome
-    }
-
-    async fn blob_from<'a>(&self, endpoint: &'a Endpoint, digest: &str, from: u64) -> Result<Blob<'a>, Trouble> {
-        let mut question = Question::new(Method::GET, self.uri(endpoint, "blobs", digest)?);
+    /// A blob's bytes from `from` on, or from its beginning where the source
+    /// cannot do that.
+    pub(super) async fn blob<'a>(&self, source: &'a Endpoint, digest: &str, from: u64) -> Result<Blob<'a>, Trouble> {
+        let mut question = Question::new(Method::GET, self.uri(source, "blobs", digest)?);
         if from > 0 {
             let range = format!("bytes={from}-").parse().map_err(|_| Trouble::Nonsense("range".into()))?;
             question.headers.insert(RANGE, range);
         }
         let at = question.uri.clone();
-        let answer = self.ask(endpoint, question).await?;
+        let answer = self.ask(source, question).await?;
         let starts_at = match answer.status() {
             StatusCode::OK => 0,
             StatusCode::PARTIAL_CONTENT if range_start(answer.headers()) == Some(from) => from,
             StatusCode::PARTIAL_CONTENT => {
                 return Err(Trouble::Nonsense(format!("{}: answered another range than asked", plain(&at))));
             }
-            StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => return self.blob_from_start(endpoint, digest).await,
+            StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => return self.blob_from_start(source, digest).await,
             _ => return Err(trouble(&answer, &at)),
         };
-        Ok(Blob { starts_at, http: &endpoint.http, body: answer.into_body() })
+        Ok(Blob { starts_at, http: &source.http, body: answer.into_body() })
     }
 
-    async fn blob_from_start<'a>(&self, endpoint: &'a Endpoint, digest: &str) -> Result<Blob<'a>, Trouble> {
-        Box::pin(self.blob_from(endpoint, digest, 0)).await
+    async fn blob_from_start<'a>(&self, source: &'a Endpoint, digest: &str) -> Result<Blob<'a>, Trouble> {
+        Box::pin(self.blob(source, digest, 0)).await
     }
 
-    /// A small blob as a whole.
-    pub(super) async fn small_blob(&self, digest: &str) -> Result<Bytes, Trouble> {
+    /// A small blob as a whole, from the first source that has it undamaged.
+    pub(super) async fn small_blob(&self, digest: &str, what: &'static str) -> Result<Bytes, Trouble> {
         self.patiently(|| async {
-            let mut blob = self.blob(digest, 0).await?;
-            let mut bytes = Vec::new();
-            while let Some(piece) = blob.next().await? {
-                bytes.extend_from_slice(&piece);
-                if bytes.len() as u64 > JSON_BYTES_MAX {
-                    return Err(Trouble::Nonsense(format!("blob {digest} is longer than {JSON_BYTES_MAX} bytes")));
+            let mut outcome = Err(Trouble::NotFound);
+            for source in self.sources() {
+                outcome = self.small_blob_from(source, digest, what).await;
+                match &outcome {
+                    Ok(_) => break,
+                    Err(trouble) => self.note(source, trouble),
                 }
             }
-            Ok(Bytes::from(bytes))
+            outcome
         })
         .await
+    }
+
+    async fn small_blob_from(&self, source: &Endpoint, digest: &str, what: &'static str) -> Result<Bytes, Trouble> {
+        let mut blob = self.blob(source, digest, 0).await?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = blob.next().await? {
+            bytes.extend_from_slice(&piece);
+            if bytes.len() as u64 > JSON_BYTES_MAX {
+                return Err(Trouble::Nonsense(format!("blob {digest} is longer than {JSON_BYTES_MAX} bytes")));
+            }
+        }
+        verified(digest, &bytes, what)?;
+        Ok(Bytes::from(bytes))
     }
 
     fn uri(&self, endpoint: &Endpoint, kind: &str, name: &str) -> Result<Uri, Trouble> {
@@ -272,6 +314,10 @@ impl Session {
 }
 
 impl Endpoint {
+    pub(super) fn is_mirror(&self) -> bool {
+        self.host.is_mirror
+    }
+
     fn proof(&self) -> HeaderMap {
         self.proof.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -350,6 +396,15 @@ fn realm_uri(host: &Host, realm: &str, query: &str) -> Result<Uri, Trouble> {
     }
 }
 
+/// Whether this is what a digest stands for.
+pub(super) fn verified(expected: &str, content: &[u8], what: &'static str) -> Result<(), Trouble> {
+    let actual = digest_of(content);
+    match actual == expected {
+        true => Ok(()),
+        false => Err(Trouble::Mismatch { what, expected: expected.to_owned(), actual }),
+    }
+}
+
 fn range_start(headers: &HeaderMap) -> Option<u64> {
     let text = headers.get(CONTENT_RANGE)?.to_str().ok()?;
     text.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
@@ -361,5 +416,7 @@ struct TokenAnswer {
     access_token: Option<String>,
 }
 
+/// Complaints about mirrors that a message has room for.
+const COMPLAINTS_MAX: usize = 8;
 /// More attempts at small things, after the first.
 const QUICK_ATTEMPTS: u32 = 2;

@@ -1,5 +1,7 @@
 //! Pulls from registries that behave and from those that do not.
 
+mod mirrors;
+mod proxies;
 mod server;
 
 use std::sync::Mutex;
@@ -512,7 +514,7 @@ async fn a_mirror_is_asked_first_and_never_learns_the_password() {
     let text = format!("server = \"http://{}\"\n[host.\"http://{}\"]\n", server.address, mirror.address);
     std::fs::write(place.join("hosts.toml"), text).unwrap();
     let hosts_dir = Some(config.path().to_owned());
-    let store = Store::with(|images| images.registries = RegistryConfig { hosts_dir, plain_http: false });
+    let store = Store::with(|images| images.registries = RegistryConfig { hosts_dir, ..RegistryConfig::default() });
     mirror.add_image("both", &[layer("mirror")]);
     server.add_image("both", &[layer("server")]);
     let image = store.pull_as(&server.image("app:both"), basic()).await.unwrap();

@@ -3,10 +3,11 @@
 //! Invariant: what proves who we are goes to the host it is meant for and
 //! nowhere else, wherever that host sends us (CVE-2020-15157 and kin).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{AUTHORIZATION, HeaderMap, LOCATION, RETRY_AFTER, USER_AGENT};
+use http::header::{AUTHORIZATION, HeaderMap, LOCATION, PROXY_AUTHORIZATION, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -15,6 +16,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
+
+use super::dial::Dialer;
+use super::proxy::{Kind, Proxies};
 
 /// How long others may keep us waiting. A separate value so that tests need
 /// not wait as long.
@@ -40,34 +44,56 @@ pub(in crate::images) const PATIENCE: Patience = Patience {
 };
 
 /// Why there is no answer we can use. A variant exists where we go on differently.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(in crate::images) enum Trouble {
+    #[error("not found")]
     NotFound,
     /// The registry does not show it to us.
+    #[error("access denied: {0}")]
     Denied(String),
     /// It may work later.
-    Unavailable {
-        detail: String,
-        retry_after: Option<Duration>,
-    },
+    #[error("{detail}")]
+    Unavailable { detail: String, retry_after: Option<Duration> },
     /// It answered something it should not have.
+    #[error("{0}")]
     Nonsense(String),
+    /// It answered with something else than it was asked for.
+    #[error("{what}: digest is {actual}, expected {expected}")]
+    Mismatch { what: &'static str, expected: String, actual: String },
 }
 
 impl Trouble {
     pub(super) fn unavailable(detail: impl Into<String>) -> Self {
         Self::Unavailable { detail: detail.into(), retry_after: None }
     }
+
+    pub(in crate::images) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Unavailable { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
 }
 
-type Wire = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Wire = Client<HttpsConnector<Dialer>, Full<Bytes>>;
 
 /// Connections to one host, and to wherever it sends us.
 #[derive(Clone)]
 pub(super) struct Http {
     own: Wire,
     elsewhere: Wire,
+    proxies: Arc<Proxies>,
     patience: Patience,
+}
+
+/// Whom to believe on the other end of a connection.
+pub(super) struct Trust {
+    /// The host itself.
+    pub(super) own: ClientConfig,
+    /// Hosts it sends us to.
+    pub(super) elsewhere: ClientConfig,
+    /// Those who connect us with either.
+    pub(super) proxy: ClientConfig,
 }
 
 /// What is asked for; the same wherever the question ends up.
@@ -90,8 +116,12 @@ impl Question {
 }
 
 impl Http {
-    pub(super) fn new(own: ClientConfig, elsewhere: ClientConfig, patience: Patience) -> Self {
-        Self { own: wire(own, patience), elsewhere: wire(elsewhere, patience), patience }
+    pub(super) fn new(trust: Trust, proxies: Arc<Proxies>, patience: Patience) -> Self {
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        tcp.set_connect_timeout(Some(patience.connect));
+        let dialer = Dialer::new(tcp, trust.proxy, proxies.clone());
+        Self { own: wire(trust.own, dialer.clone()), elsewhere: wire(trust.elsewhere, dialer), proxies, patience }
     }
 
     /// Asks, and follows redirects. The answer may have any other status.
@@ -143,6 +173,13 @@ impl Http {
             request.headers_mut().append(name.clone(), value.clone());
         }
         request.headers_mut().insert(USER_AGENT, AGENT.parse().map_err(|_| failed("own name".into()))?);
+        // In a tunnel the proxy is told when it is made, and nobody else is.
+        if at.scheme_str() == Some("http")
+            && let Ok(Some(proxy)) = self.proxies.of(at)
+            && let Some(authorization) = proxy.authorization().filter(|_| proxy.kind == Kind::Http)
+        {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, authorization);
+        }
         match tokio::time::timeout(self.patience.answer, wire.request(request)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(err)) => Err(failed(innermost(&err))),
@@ -182,12 +219,9 @@ impl Http {
     }
 }
 
-fn wire(tls: ClientConfig, patience: Patience) -> Wire {
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_connect_timeout(Some(patience.connect));
+fn wire(tls: ClientConfig, dialer: Dialer) -> Wire {
     let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-    Client::builder(TokioExecutor::new()).build(connector.wrap_connector(tcp))
+    Client::builder(TokioExecutor::new()).build(connector.wrap_connector(dialer))
 }
 
 fn is_redirect(status: StatusCode) -> bool {
@@ -228,7 +262,7 @@ pub(super) fn plain(uri: &Uri) -> String {
 }
 
 /// What really went wrong: the outer errors only say that something did.
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {
         cause = inner;
