@@ -17,10 +17,11 @@ use crate::ctx::Ctx;
 use crate::gauge::{Gauge, Host};
 use crate::meter::Meter;
 use crate::pods::Pods;
+use crate::pull::Pace;
 use crate::server::{Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
-use crate::{log_files, node, statics};
+use crate::{log_files, node, pull, statics};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -121,6 +122,8 @@ async fn start(
         }
         tokio::time::sleep(RUNTIME_RETRY).await;
     };
+    let pulls = Pace::new(&config.pulls, clock.now());
+    let pulled = pull::open_records(&config, runtime.as_ref()).await;
     Ctx {
         config,
         client,
@@ -132,7 +135,8 @@ async fn start(
         runtime_name,
         tokens: Default::default(),
         turns: Default::default(),
-        pulls: Mutex::new(()),
+        pulls,
+        pulled,
         meter: Meter::default(),
         users: Mutex::new(()),
     }

@@ -48,6 +48,56 @@ pub struct Config {
     pub static_pods: Option<PathBuf>,
     /// How many images the Node object lists; `None`: all.
     pub status_images_max: Option<usize>,
+    pub pulls: PullLimits,
+    pub image_trust: ImageTrust,
+}
+
+/// Which images that are here every pod may use, although it never pulled
+/// them (LC-312). Those it has credentials for it may always use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ImageTrust {
+    /// `NeverVerify`
+    Everything,
+    /// `NeverVerifyPreloadedImages`: those nobody pulled through this agent.
+    Preloaded,
+    /// `NeverVerifyAllowlistedImages`: of those the ones of these
+    /// repositories; `registry.example/team/*` is all below it.
+    Listed(Vec<String>),
+    /// `AlwaysVerify`
+    Nothing,
+}
+
+impl ImageTrust {
+    /// Is it asked who wants an image of this repository?
+    pub(crate) fn is_checked(&self, repository: &str, was_pulled_here: bool) -> bool {
+        let covers = |listed: &String| match listed.strip_suffix('*') {
+            Some(above) => above.ends_with('/') && repository.starts_with(above),
+            None => repository == listed,
+        };
+        match self {
+            ImageTrust::Everything => false,
+            ImageTrust::Preloaded => was_pulled_here,
+            ImageTrust::Listed(list) => was_pulled_here || !list.iter().any(covers),
+            ImageTrust::Nothing => true,
+        }
+    }
+}
+
+/// How many images are pulled (LC-313).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PullLimits {
+    /// At the same time; `None`: as many as are wanted.
+    pub at_once: Option<usize>,
+    /// How many may begin each second; 0: as many as are wanted.
+    pub per_second: u32,
+    /// How many may begin at once after a quiet time.
+    pub burst: u32,
+}
+
+impl Default for PullLimits {
+    fn default() -> Self {
+        Self { at_once: Some(1), per_second: 5, burst: 10 }
+    }
 }
 
 /// What the node has, or gives to pods.

@@ -11,6 +11,7 @@ use tokio::sync::Mutex;
 use crate::config::Config;
 use crate::gauge::Gauge;
 use crate::meter::Meter;
+use crate::pull::{Pace, Records};
 use crate::steward::NodeLine;
 use crate::tokens::Tokens;
 use crate::volumes::Turns;
@@ -30,8 +31,9 @@ pub(crate) struct Ctx {
     pub(crate) tokens: Tokens,
     /// Who may touch a pod's volumes.
     pub(crate) turns: Turns,
-    /// One pull at a time (LC-313).
-    pub(crate) pulls: Mutex<()>,
+    pub(crate) pulls: Pace,
+    /// With whose credentials images came here (LC-312).
+    pub(crate) pulled: Arc<Records>,
     pub(crate) meter: Meter,
     /// Users for pods are found for one at a time.
     pub(crate) users: Mutex<()>,

@@ -61,7 +61,7 @@ mod server;
 mod ctx;
 
 pub use agent::{Kubelet, Power};
-pub use config::{Capacity, Config, Machine, Periods};
+pub use config::{Capacity, Config, ImageTrust, Machine, Periods, PullLimits};
 pub use gauge::{Gauge, Host};
 pub use server::Listener;
 pub use volumes::unmount_volumes;

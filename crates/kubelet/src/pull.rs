@@ -1,19 +1,28 @@
 //! Getting an image for a container: whether to ask the registry, and as whom.
 
+use std::io;
+use std::sync::Arc;
+
 use ambient::Now;
 use client::{About, ApiError, Severity};
-use cri::{CriError, Image, RegistryAuth};
+use cri::{CriError, Image, Runtime};
 use lifecycle::{ImageUse, Outcome, PullPolicy};
 use objects::api::core::v1::{Pod, Secret};
 use objects::reasons::{event, waiting};
 
 use crate::act::Scene;
+use crate::config::Config;
 use crate::container::with_tag;
 use crate::ctx::Ctx;
 
 mod keyring;
+mod pace;
+mod records;
 
-use keyring::Keyring;
+use keyring::{Credential, Keyring};
+pub(crate) use pace::Pace;
+pub(crate) use records::Records;
+use records::{Access, Holder};
 
 /// LC-309, LC-310. The reasons are waiting reasons.
 pub(crate) async fn pull_image(scene: &Scene, image: &str, policy: PullPolicy) -> Outcome {
@@ -21,12 +30,15 @@ pub(crate) async fn pull_image(scene: &Scene, image: &str, policy: PullPolicy) -
     let reference = with_tag(image);
     if policy != PullPolicy::Always {
         match ctx.runtime.image(&reference).await {
-            Ok(Some(_)) => return Outcome::Image(ImageUse::AlreadyPresent),
-            Ok(None) if policy == PullPolicy::Never => {
+            Ok(Some(present)) if may_use(scene, &reference, &present).await => {
+                return Outcome::Image(ImageUse::AlreadyPresent);
+            }
+            // LC-312: what a pod may not use is not there for it.
+            Ok(_) if policy == PullPolicy::Never => {
                 let message = format!("Container image \"{image}\" is not present with pull policy of Never");
                 return refused(waiting::ERR_IMAGE_NEVER_PULL, message);
             }
-            Ok(None) => {}
+            Ok(_) => {}
             Err(CriError::Invalid(error)) => {
                 let message = format!("Failed to apply default image tag \"{image}\": {error}");
                 return refused(waiting::INVALID_IMAGE_NAME, message);
@@ -39,8 +51,11 @@ pub(crate) async fn pull_image(scene: &Scene, image: &str, policy: PullPolicy) -
     }
     let keyring = keyring(ctx, &scene.pod).await;
     let asked = ctx.clock.now();
-    let _turn = ctx.pulls.lock().await;
+    let _turn = ctx.pulls.turn().await;
     let begun = ctx.clock.now();
+    if !ctx.pulls.may_begin(begun) {
+        return refused(waiting::ERR_IMAGE_PULL, "pull QPS exceeded".to_owned());
+    }
     match pull(ctx, &reference, keyring.lookup(image)).await {
         Ok(pulled) => {
             let ended = ctx.clock.now();
@@ -54,18 +69,85 @@ pub(crate) async fn pull_image(scene: &Scene, image: &str, policy: PullPolicy) -
     }
 }
 
-/// With each of the credentials until one is good; without any if there are none.
-async fn pull(ctx: &Ctx, reference: &str, mut credentials: Vec<RegistryAuth>) -> Result<Image, CriError> {
+/// LC-312: everyone, or is one of the pod's credentials known to be good?
+async fn may_use(scene: &Scene, reference: &str, present: &Image) -> bool {
+    let ctx = &scene.ctx;
+    let (name, id) = (reference.to_owned(), present.id.clone());
+    match on_disk(ctx, move |records| Ok(records.access(&name, &id))).await {
+        Ok(Access::Everyone) => true,
+        Ok(access) => {
+            let credentials = keyring(ctx, &scene.pod).await.lookup(reference);
+            access.is_for(&credentials.into_iter().map(|credential| credential.holder).collect::<Vec<_>>())
+        }
+        Err(_) => false,
+    }
+}
+
+/// With each of the credentials until one is good, which is remembered;
+/// without any if there are none.
+async fn pull(ctx: &Ctx, reference: &str, credentials: Vec<Credential>) -> Result<Image, CriError> {
+    let name = reference.to_owned();
+    let begun = on_disk(ctx, move |records| records.begin(&name)).await;
+    begun.map_err(|error| {
+        CriError::Failed(format!("failed to record image pull intent for image {reference:?}: {error}"))
+    })?;
+    let (outcome, holder) = try_each(ctx, reference, credentials).await;
+    let (name, now) = (reference.to_owned(), ctx.clock.now().wall);
+    let id = outcome.as_ref().ok().map(|image| image.id.clone());
+    let noted = on_disk(ctx, move |records| match id {
+        Some(id) => records.pulled(&name, &id, holder.as_ref(), now),
+        None => records.end(&name),
+    });
+    if let Err(error) = noted.await {
+        // Nobody gets it without showing credentials again.
+        tracing::warn!(%error, image = reference, "cannot note with whose credentials an image was pulled");
+    }
+    outcome
+}
+
+/// The outcome, and whose credentials brought it about.
+async fn try_each(
+    ctx: &Ctx,
+    reference: &str,
+    mut credentials: Vec<Credential>,
+) -> (Result<Image, CriError>, Option<Holder>) {
     let last = credentials.pop();
-    for auth in credentials {
+    for Credential { auth, holder } in credentials {
         match ctx.runtime.pull_image(reference, Some(auth)).await {
             Err(error @ (CriError::PullRefused(_) | CriError::Failed(_))) => {
                 tracing::debug!(%error, image = reference, "credentials were not good, trying the next");
             }
-            outcome => return outcome,
+            outcome => return (outcome, Some(holder)),
         }
     }
-    ctx.runtime.pull_image(reference, last).await
+    let (auth, holder) = last.map(|Credential { auth, holder }| (auth, holder)).unzip();
+    (ctx.runtime.pull_image(reference, auth).await, holder)
+}
+
+async fn on_disk<T: Send + 'static>(
+    ctx: &Ctx,
+    work: impl FnOnce(&Records) -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let records = ctx.pulled.clone();
+    tokio::task::spawn_blocking(move || work(&records)).await.map_err(io::Error::other)?
+}
+
+/// Of the agent that was here before, as far as they are about images that
+/// still are.
+pub(crate) async fn open_records(config: &Config, runtime: &dyn Runtime) -> Arc<Records> {
+    let records = Arc::new(Records::new(&config.root, config.image_trust.clone()));
+    let pruned = match runtime.images().await {
+        Ok(images) => {
+            let records = records.clone();
+            let is_here = move |id: &str| images.iter().any(|image| image.id == id);
+            tokio::task::spawn_blocking(move || records.prune(is_here)).await.map_err(io::Error::other).flatten()
+        }
+        Err(error) => Err(io::Error::other(error)),
+    };
+    if let Err(error) = pruned {
+        tracing::warn!(%error, "notes about images that are gone stay until the next start");
+    }
+    records
 }
 
 /// The runtime's own words, where upstream has none of its own.

@@ -25,5 +25,7 @@ pub(crate) fn config(root: &Path) -> Config {
         settings: lifecycle::node::Settings::upstream(),
         static_pods: None,
         status_images_max: Some(50),
+        pulls: crate::PullLimits::default(),
+        image_trust: crate::ImageTrust::Preloaded,
     }
 }

@@ -76,7 +76,7 @@ impl Worker {
         let desk = Desk::open(ctx.clone(), who.clone(), lines.mailbox.clone(), connections);
         let rules = Rules {
             host_ips: ctx.config.host_ips.clone(),
-            machine: Machine::upstream(ctx.config.capacity.memory_bytes),
+            machine: Machine { memory_bytes: ctx.config.capacity.memory_bytes, ..ctx.config.rules.machine.clone() },
             ..ctx.config.rules.clone()
         };
         let state = PodState::new(spec, rules, ctx.clock.now()).awaiting_admission();

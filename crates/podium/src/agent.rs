@@ -159,6 +159,8 @@ impl NodeAgent<'_> {
             settings: settings.kubelet.settings(&settings.gates)?,
             static_pods: settings.kubelet.static_pod_path.clone(),
             status_images_max: settings.kubelet.images_in_status(),
+            pulls: settings.kubelet.pull_limits(),
+            image_trust: settings.kubelet.image_trust(&settings.gates),
         };
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
         Ok(kubelet.with_server(self.listener))

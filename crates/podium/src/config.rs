@@ -7,6 +7,7 @@
 
 mod house;
 mod node;
+mod pulls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,6 +37,7 @@ const WITH_EFFECT: &[&str] = &[
     "HostnameOverride",
     "ImageVolume",
     "KubeletCrashLoopBackOffMax",
+    "KubeletEnsureSecretPulledImages",
     "NodeDeclaredFeatures",
     "PodLevelResources",
     "PodReadyToStartContainersCondition",

@@ -11,10 +11,19 @@ use cri::RegistryAuth;
 use objects::api::core::v1::Secret;
 use serde::Deserialize;
 
+use super::records::{self, Holder};
+
 /// Credentials by the place they are for, the most specific first.
 #[derive(Debug, Default)]
 pub(super) struct Keyring {
-    entries: BTreeMap<Reverse<String>, Vec<RegistryAuth>>,
+    entries: BTreeMap<Reverse<String>, Vec<Credential>>,
+}
+
+/// What to show to a registry, and whose it is.
+#[derive(Debug, Clone)]
+pub(super) struct Credential {
+    pub(super) auth: RegistryAuth,
+    pub(super) holder: Holder,
 }
 
 #[derive(Deserialize)]
@@ -48,24 +57,31 @@ impl Keyring {
             _ => None,
         };
         let name = secret.metadata.name.as_deref().unwrap_or_default();
+        let holder = Holder {
+            uid: secret.metadata.uid.clone().unwrap_or_default(),
+            namespace: secret.metadata.namespace.clone().unwrap_or_default(),
+            name: name.to_owned(),
+            credential_hash: String::new(),
+        };
         match entries {
-            Some(Ok(entries)) => entries.into_iter().for_each(|(place, entry)| self.add_entry(&place, &entry)),
+            Some(Ok(entries)) => entries.into_iter().for_each(|(place, entry)| self.add_entry(&place, &entry, &holder)),
             // Never the content: it may be a password.
             Some(Err(_)) => tracing::warn!(secret = name, "an image pull secret holds no Docker configuration"),
             None => tracing::warn!(secret = name, "an image pull secret is of another type or empty"),
         }
     }
 
-    fn add_entry(&mut self, place: &str, entry: &Entry) {
+    fn add_entry(&mut self, place: &str, entry: &Entry, holder: &Holder) {
         let Some(auth) = entry.auth() else { return };
-        self.entries.entry(Reverse(key(place))).or_default().push(auth);
+        let holder = Holder { credential_hash: hash(&auth), ..holder.clone() };
+        self.entries.entry(Reverse(key(place))).or_default().push(Credential { auth, holder });
     }
 
     /// All that fit, the most specific first.
-    pub(super) fn lookup(&self, image: &str) -> Vec<RegistryAuth> {
+    pub(super) fn lookup(&self, image: &str) -> Vec<Credential> {
         let repository = repository(image);
         let fitting = self.entries.iter().filter(|(place, _)| fits(&place.0, &repository));
-        let found: Vec<RegistryAuth> = fitting.flat_map(|(_, auths)| auths).cloned().collect();
+        let found: Vec<Credential> = fitting.flat_map(|(_, auths)| auths).cloned().collect();
         let is_of_hub = repository.starts_with("docker.io/") || repository.starts_with("index.docker.io/");
         match found.is_empty() && is_of_hub {
             // What `docker login` without a name writes.
@@ -89,6 +105,16 @@ impl Entry {
         };
         (!username.is_empty() || !password.is_empty()).then_some(RegistryAuth::Basic { username, password })
     }
+}
+
+/// Tells credentials apart without telling them.
+fn hash(auth: &RegistryAuth) -> String {
+    let (kind, parts) = match auth {
+        RegistryAuth::Basic { username, password } => ("basic", [username.as_str(), password]),
+        RegistryAuth::IdentityToken(token) => ("identity", [token, ""]),
+        RegistryAuth::Bearer(token) => ("bearer", [token, ""]),
+    };
+    records::hex(serde_json::json!([kind, parts]).to_string().as_bytes())
 }
 
 /// Tools write it with padding and without.
@@ -117,7 +143,7 @@ fn key(place: &str) -> String {
 }
 
 /// Domain and path, defaults written out: `docker.io/library/nginx`.
-fn repository(image: &str) -> String {
+pub(super) fn repository(image: &str) -> String {
     let name = image.split('@').next().unwrap_or_default();
     let (directory, last) = name.rsplit_once('/').map_or(("", name), |(directory, last)| (directory, last));
     let last = last.split(':').next().unwrap_or_default();
@@ -191,7 +217,11 @@ mod tests {
             RegistryAuth::Basic { username, .. } => username,
             other => format!("{other:?}"),
         };
-        keyring.lookup(image).into_iter().map(name).collect()
+        auths(keyring, image).into_iter().map(name).collect()
+    }
+
+    fn auths(keyring: &Keyring, image: &str) -> Vec<RegistryAuth> {
+        keyring.lookup(image).into_iter().map(|credential| credential.auth).collect()
     }
 
     #[test]
@@ -246,12 +276,12 @@ mod tests {
         keyring.add(&secret("kubernetes.io/dockercfg", ".dockercfg", &content.to_string()));
         let basic = RegistryAuth::Basic { username: "user".into(), password: "p:w".into() };
         for host in ["a", "b", "c"] {
-            assert_eq!(keyring.lookup(&format!("{host}.example/x")), std::slice::from_ref(&basic), "{host}");
+            assert_eq!(auths(&keyring, &format!("{host}.example/x")), std::slice::from_ref(&basic), "{host}");
         }
-        assert_eq!(keyring.lookup("d.example/x"), [RegistryAuth::IdentityToken("i".into())]);
-        assert_eq!(keyring.lookup("e.example/x"), [RegistryAuth::Bearer("r".into())]);
-        assert_eq!(keyring.lookup("f.example/x"), []);
-        assert_eq!(keyring.lookup("g.example/x"), []);
+        assert_eq!(auths(&keyring, "d.example/x"), [RegistryAuth::IdentityToken("i".into())]);
+        assert_eq!(auths(&keyring, "e.example/x"), [RegistryAuth::Bearer("r".into())]);
+        assert_eq!(auths(&keyring, "f.example/x"), []);
+        assert_eq!(auths(&keyring, "g.example/x"), []);
     }
 
     #[test]
@@ -260,6 +290,6 @@ mod tests {
         keyring.add(&secret("Opaque", ".dockerconfigjson", r#"{"auths":{"r.example":{"username":"u"}}}"#));
         keyring.add(&secret("kubernetes.io/dockerconfigjson", ".dockerconfigjson", "not json"));
         keyring.add(&secret("kubernetes.io/dockerconfigjson", "other", "{}"));
-        assert_eq!(keyring.lookup("r.example/app"), []);
+        assert_eq!(auths(&keyring, "r.example/app"), []);
     }
 }

@@ -15,8 +15,10 @@ mod volumes;
 
 use std::time::Duration;
 
+use base64::Engine as _;
 use cri::fake::{Run, Verb};
 use cri::{CriError, Runtime as _};
+use kubelet::PullLimits;
 use serde_json::json;
 use support::{Node, condition, is_ready, pod};
 
@@ -252,6 +254,72 @@ async fn lc_181_a_registry_that_is_down_has_a_reason_of_its_own() {
     let message = "image pull failed for remote because the registry is unavailable: no route to host";
     assert_eq!(waiting["status"]["containerStatuses"][0]["state"]["waiting"]["message"], message);
     node.api.until("web", is_ready).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_313_pulls_above_the_rate_fail_and_are_tried_again() {
+    let mut node = Node::new();
+    node.config.pulls = PullLimits { at_once: None, per_second: 1, burst: 2 };
+    node.start_agent();
+    for name in ["a", "b", "c"] {
+        let container = json!([{"name": "app", "image": format!("remote:{name}"), "imagePullPolicy": "Always"}]);
+        node.api.create("pods", pod(name, json!({"containers": container})));
+    }
+    for name in ["a", "b", "c"] {
+        node.api.until(name, is_ready).await;
+    }
+    let told = |name: &str| {
+        let events = node.api.events(name);
+        let failed = format!("Warning Failed Failed to pull image \"remote:{name}\": pull QPS exceeded");
+        events.contains(&failed) && events.contains(&"Warning Failed Error: ErrImagePull".to_owned())
+    };
+    node.api.until_world(|_| ["a", "b", "c"].iter().filter(|name| told(name)).count() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_312_an_image_pulled_with_a_secret_is_not_everybodys() {
+    let mut node = Node::started();
+    let config = json!({"auths": {"registry.example": {"username": "u", "password": "p"}}}).to_string();
+    let config = base64::engine::general_purpose::STANDARD.encode(config);
+    for name in ["own", "copy"] {
+        let metadata = json!({"name": name, "namespace": "default", "uid": format!("uid-{name}")});
+        let data = json!({".dockerconfigjson": config});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "metadata": metadata, "data": data});
+        node.api.create("secrets", secret);
+    }
+    let using = |name: &str, policy: &str, secrets: &[&str]| {
+        let secrets: Vec<_> = secrets.iter().map(|name| json!({ "name": name })).collect();
+        let container = json!([{"name": "app", "image": "registry.example/app:v1", "imagePullPolicy": policy}]);
+        pod(name, json!({"containers": container, "imagePullSecrets": secrets}))
+    };
+    let pulls =
+        |node: &Node| node.runtime.calls().into_iter().filter(|call| call.starts_with("pull ")).collect::<Vec<_>>();
+    let with = "pull registry.example/app:v1 with credentials";
+    let without = "pull registry.example/app:v1";
+    node.api.create("pods", using("first", "IfNotPresent", &["own"]));
+    node.api.until("first", is_ready).await;
+    assert_eq!(pulls(&node), [with]);
+    // Who has the secret, or one that says the same, need not ask; also after a restart.
+    node.api.create("pods", using("second", "IfNotPresent", &["own"]));
+    node.api.until("second", is_ready).await;
+    node.stop_agent().await;
+    node.start_agent();
+    node.api.create("pods", using("third", "Never", &["copy"]));
+    node.api.until("third", is_ready).await;
+    assert_eq!(pulls(&node), [with]);
+    // Who has none has to ask, or does not get it.
+    node.api.create("pods", using("stranger", "Never", &[]));
+    let is_refused = |pod: Option<&serde_json::Value>| {
+        let waiting = pod.map(|pod| &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"]);
+        waiting.is_some_and(|reason| reason == "ErrImageNeverPull")
+    };
+    node.api.until("stranger", is_refused).await;
+    node.api.create("pods", using("fourth", "IfNotPresent", &[]));
+    node.api.until("fourth", is_ready).await;
+    assert_eq!(pulls(&node), [with, without]);
+    // It was given without credentials: so it is for everybody.
+    node.api.until("stranger", is_ready).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -141,6 +141,8 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         settings: lifecycle::node::Settings::upstream(),
         static_pods: None,
         status_images_max: Some(50),
+        pulls: kubelet::PullLimits::default(),
+        image_trust: kubelet::ImageTrust::Preloaded,
     }
 }
 

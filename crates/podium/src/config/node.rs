@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use cri::LogLimits;
 use kubelet::{Capacity, Periods};
-use lifecycle::Rules;
+use lifecycle::{Machine, Rules};
 use objects::api::core::v1::Taint;
 use objects::gates::Gates;
 use objects::quantity::Quantity;
@@ -32,9 +32,10 @@ const HONOURED: &str = "allowedUnsafeSysctls, containerLogMaxFiles, containerLog
     containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, \
     evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, \
     evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, \
-    imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, \
+    imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, \
     mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, \
-    nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, \
+    nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, \
+    shutdownGracePeriod, shutdownGracePeriodByPodPriority, \
     shutdownGracePeriodCriticalPods, staticPodPath, systemReserved";
 
 /// What else a v1.35 KubeletConfiguration can say.
@@ -44,13 +45,13 @@ const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cg
     enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler \
     enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS \
     failCgroupV1 failSwapOn hairpinMode healthzBindAddress healthzPort httpCheckFrequency \
-    imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
+    imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
     kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation \
-    logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls memoryManagerPolicy memorySwap \
-    memoryThrottlingFactor oomScoreAdj podCIDR podLogsDir podPidsLimit podsPerCore port \
-    preloadedImagesVerificationAllowlist protectKernelDefaults providerID qosReserved readOnlyPort registerNode \
-    registryBurst registryPullQPS reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce \
-    runtimeRequestTimeout seccompDefault serializeImagePulls serverTLSBootstrap showHiddenMetricsForVersion \
+    logging makeIPTablesUtilChains maxOpenFiles memoryManagerPolicy memorySwap \
+    memoryThrottlingFactor oomScoreAdj podCIDR podLogsDir podsPerCore port \
+    protectKernelDefaults providerID qosReserved readOnlyPort registerNode \
+    reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce \
+    runtimeRequestTimeout seccompDefault serverTLSBootstrap showHiddenMetricsForVersion \
     singleProcessOOMKill staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \
     systemReservedCgroup tlsCertFile tlsCipherSuites tlsMinVersion tlsPrivateKeyFile topologyManagerPolicy \
     topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir volumeStatsAggPeriod";
@@ -84,7 +85,9 @@ pub(crate) struct KubeletConfiguration {
     pub(super) image_maximum_age: Option<Duration>,
     #[serde(rename = "imageMinimumGCAge", deserialize_with = "duration")]
     pub(super) image_minimum_age: Option<Duration>,
+    pub(super) image_pull_credentials_verification_policy: Option<String>,
     pub(super) kube_reserved: BTreeMap<String, String>,
+    pub(super) max_parallel_image_pulls: Option<i32>,
     pub(crate) max_pods: Option<u32>,
     pub(super) merge_default_eviction_settings: bool,
     node_lease_duration_seconds: Option<u32>,
@@ -93,7 +96,13 @@ pub(crate) struct KubeletConfiguration {
     #[serde(deserialize_with = "duration")]
     node_status_update_frequency: Option<Duration>,
     pub(crate) node_status_max_images: Option<i32>,
+    pod_pids_limit: Option<i64>,
+    pub(super) preloaded_images_verification_allowlist: Vec<String>,
     pub(crate) register_with_taints: Vec<Taint>,
+    pub(super) registry_burst: Option<i32>,
+    #[serde(rename = "registryPullQPS")]
+    pub(super) registry_pull_qps: Option<i32>,
+    pub(super) serialize_image_pulls: Option<bool>,
     #[serde(deserialize_with = "duration")]
     pub(super) shutdown_grace_period: Option<Duration>,
     pub(super) shutdown_grace_period_by_pod_priority: Vec<PriorityPeriod>,
@@ -146,6 +155,7 @@ impl KubeletConfiguration {
             ensure!((PERIOD_MIN..=PERIOD_MAX).contains(&period), "{field}: must be between 1s and 300s");
         }
         self.check_logs()?;
+        self.check_pulls()?;
         self.settings(gates)?;
         self.allocatable(&Capacity::default())?;
         let images = self.node_status_max_images;
@@ -191,9 +201,12 @@ impl KubeletConfiguration {
     /// How the node decides about pods.
     pub(crate) fn rules(&self, gates: &Gates, upstream: Rules) -> Rules {
         let (backoff_initial, backoff_max) = self.back_off(gates, &upstream);
+        // LC-342.
+        let pod_pids_limit = self.pod_pids_limit.unwrap_or(upstream.machine.pod_pids_limit);
         Rules {
             backoff_initial,
             backoff_max,
+            machine: Machine { pod_pids_limit, ..upstream.machine },
             container_restart_rules: gates.enabled("ContainerRestartRules"),
             restart_all_containers: gates.enabled("RestartAllContainersOnContainerExits"),
             container_stop_signals: gates.enabled("ContainerStopSignals"),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use kubelet::Periods;
+use kubelet::{ImageTrust, Periods};
 use lifecycle::Rules;
 
 use super::*;
@@ -125,6 +125,58 @@ fn limits_of_logs_that_limit_nothing_are_refused() {
 }
 
 #[test]
+fn lc_313_how_images_are_pulled_comes_from_the_file() {
+    let limits = |text: &str| {
+        let limits = read(&format!("{HEAD}{text}"), "").unwrap().kubelet.pull_limits();
+        (limits.at_once, limits.per_second, limits.burst)
+    };
+    assert_eq!(limits(""), (Some(1), 5, 10));
+    assert_eq!(limits("registryPullQPS: 0\nregistryBurst: 3"), (Some(1), 0, 3));
+    assert_eq!(limits("serializeImagePulls: false").0, None);
+    assert_eq!(limits("serializeImagePulls: false\nmaxParallelImagePulls: 4").0, Some(4));
+    assert_eq!(limits("maxParallelImagePulls: 4").0, Some(4), "nobody has to say both");
+    assert_eq!(limits("maxParallelImagePulls: 1").0, Some(1));
+    for (text, complaint) in [
+        ("registryBurst: -1", "registryBurst (--registry-burst) -1 must not be a negative number"),
+        ("registryPullQPS: -5", "registryPullQPS (--registry-qps) -5 must not be a negative number"),
+        ("maxParallelImagePulls: 0", "maxParallelImagePulls 0 must be a positive number"),
+        (
+            "maxParallelImagePulls: 2\nserializeImagePulls: true",
+            "maxParallelImagePulls cannot be larger than 1 unless SerializeImagePulls (--serialize-image-pulls) set to \
+             false",
+        ),
+    ] {
+        assert_eq!(read(&format!("{HEAD}{text}"), "").unwrap_err().to_string(), complaint);
+    }
+}
+
+#[test]
+fn lc_312_whom_images_are_kept_from_comes_from_the_file() {
+    let trust = |text: &str, gates: &str| {
+        let settings = read(&format!("{HEAD}{text}"), gates).unwrap();
+        settings.kubelet.image_trust(&settings.gates)
+    };
+    let policy = |name: &str| format!("imagePullCredentialsVerificationPolicy: {name}");
+    assert_eq!(trust("", ""), ImageTrust::Preloaded);
+    assert_eq!(trust("", "KubeletEnsureSecretPulledImages=false"), ImageTrust::Everything);
+    assert_eq!(trust(&policy("NeverVerify"), ""), ImageTrust::Everything);
+    assert_eq!(trust(&policy("AlwaysVerify"), ""), ImageTrust::Nothing);
+    let listed = format!("{}\npreloadedImagesVerificationAllowlist: [a/*]", policy("NeverVerifyAllowlistedImages"));
+    assert_eq!(trust(&listed, ""), ImageTrust::Listed(vec!["a/*".into()]));
+    for wrong in [policy("Sometimes"), "preloadedImagesVerificationAllowlist: [a]".into()] {
+        let complaint = read(&format!("{HEAD}{wrong}"), "").unwrap_err().to_string();
+        assert!(complaint.contains("NeverVerifyAllowlistedImages"), "{complaint}");
+    }
+}
+
+#[test]
+fn lc_342_the_limit_of_processes_comes_from_the_file() {
+    let limit = |text: &str| rules(&read(&format!("{HEAD}{text}"), "").unwrap()).machine.pod_pids_limit;
+    assert_eq!(limit(""), -1);
+    assert_eq!(limit("podPidsLimit: 100"), 100);
+}
+
+#[test]
 fn what_cannot_be_honoured_is_refused_by_name() {
     refused("", expect!["c.yaml: there is no document in it"]);
     refused(
@@ -138,13 +190,13 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}cpuManagerPolicy: static"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: field "cpuManagerPolicy" is not honoured by this version of Podium, remove it; honoured: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
+            r#"c.yaml: KubeletConfiguration: field "cpuManagerPolicy" is not honoured by this version of Podium, remove it; honoured: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
         ]],
     );
     refused(
         &format!("{HEAD}maxPod: 5"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
+            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
         ]],
     );
     refused(
@@ -158,7 +210,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}crashLoopBackOff: {{maxPeriod: 3s}}"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, kubeReserved, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, registerWithTaints, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
+            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
         ]],
     );
     refused(
