@@ -37,8 +37,12 @@ mod images;
 mod limits;
 #[path = "runtime/logs.rs"]
 mod logs;
+#[path = "runtime/plugins.rs"]
+mod plugins;
 #[path = "runtime/propagation.rs"]
 mod propagation;
+#[path = "runtime/registry.rs"]
+mod registry;
 #[path = "runtime/restart.rs"]
 mod restart;
 #[path = "runtime/share.rs"]

@@ -2,22 +2,24 @@
 //! network configured in a directory, its plugins run one after the other.
 //!
 //! What was asked of the plugins is on disk before they are asked, so that a
-//! later engine can take it back with the very same words.
+//! later engine can take it back with the very same words. A plugin may outlive
+//! the engine that asked it; the next one waits for its end (see `request_file`).
 //! Never: understands what a plugin does.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Seek as _, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use cri::{HostPort, PodMeta, Protocol, SandboxId};
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use shim::crash;
 use shim::record;
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::NetworkError;
@@ -100,6 +102,7 @@ impl Cni {
             result: None,
         };
         self.write(&connected)?;
+        crash::point("cni.recorded");
         match self.add(&mut connected).await {
             Ok(addresses) => Ok(addresses),
             Err(error) => {
@@ -117,7 +120,7 @@ impl Cni {
         Links::open_inside(&connected.netns, &namespace).await?.set_loopback_up().await?;
         let mut result = None;
         for plugin in &connected.list.plugins {
-            result = run(Verb::Add, plugin, connected, result.as_ref()).await?;
+            result = self.run(Verb::Add, plugin, connected, result.as_ref()).await?;
         }
         let addresses = addresses(result.as_ref().unwrap_or(&Value::Null));
         if addresses.is_empty() {
@@ -126,6 +129,7 @@ impl Cni {
         }
         connected.result = result;
         self.write(connected)?;
+        crash::point("cni.connected");
         Ok(addresses)
     }
 
@@ -141,9 +145,11 @@ impl Cni {
             connected.netns = PathBuf::new();
         }
         for plugin in connected.list.plugins.iter().rev() {
-            run(Verb::Del, plugin, &connected, connected.result.as_ref()).await?;
+            self.run(Verb::Del, plugin, &connected, connected.result.as_ref()).await?;
         }
-        match fs::remove_file(self.state_dir.join(file_name(sandbox))) {
+        let removed = fs::remove_file(self.state_dir.join(file_name(sandbox)));
+        crash::point("cni.forgotten");
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
             _ => Ok(()),
         }
@@ -167,33 +173,65 @@ impl Cni {
         Ok(())
     }
 
+    async fn run(
+        &self,
+        verb: Verb,
+        plugin: &Map<String, Value>,
+        connected: &Connected,
+        previous: Option<&Value>,
+    ) -> Result<Option<Value>, NetworkError> {
+        let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
+        let refused = |detail: String| NetworkError::Cni { name: connected.list.name.clone(), detail };
+        let program = find(kind, &connected.bin_dirs).map_err(refused)?;
+        let request = request(plugin, connected, previous).to_string();
+        let path = self.state_dir.join(request_name(&connected.sandbox));
+        let output = async {
+            let output = execute(&program, verb, connected, request_file(&path, &request).await?).await;
+            fs::remove_file(&path)?;
+            output
+        };
+        let output = output.await.map_err(|error| refused(format!("plugin {kind:?}: {error}")))?;
+        crash::point("cni.answered");
+        if !output.status.success() {
+            return Err(refused(format!("plugin {kind:?}: {}", complaint(&output))));
+        }
+        match verb {
+            Verb::Del => Ok(None),
+            Verb::Add => serde_json::from_slice(&output.stdout)
+                .map(Some)
+                .map_err(|error| refused(format!("plugin {kind:?}: unreadable answer: {error}"))),
+        }
+    }
+
     fn write(&self, connected: &Connected) -> Result<(), NetworkError> {
         let failed = |source| NetworkError::State { path: self.state_dir.clone(), source };
         record::write(&self.state_dir, &file_name(&connected.sandbox), connected).map_err(failed)
     }
 }
 
-async fn run(
-    verb: Verb,
-    plugin: &Map<String, Value>,
-    connected: &Connected,
-    previous: Option<&Value>,
-) -> Result<Option<Value>, NetworkError> {
-    let kind = plugin.get("type").and_then(Value::as_str).unwrap_or_default();
-    let refused = |detail: String| NetworkError::Cni { name: connected.list.name.clone(), detail };
-    let program = find(kind, &connected.bin_dirs).map_err(refused)?;
-    let input = request(plugin, connected, previous).to_string();
-    let output = execute(&program, verb, connected, input).await;
-    let output = output.map_err(|error| refused(format!("plugin {kind:?}: {error}")))?;
-    if !output.status.success() {
-        return Err(refused(format!("plugin {kind:?}: {}", complaint(&output))));
+/// What a plugin is told, in a file that it keeps locked as long as it lives:
+/// one that was left alone by a dead engine must not connect what the next one
+/// has taken back already.
+async fn request_file(path: &Path, request: &str) -> io::Result<File> {
+    let open = || File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let (mut file, deadline) = (open()?, tokio::time::Instant::now() + PLUGIN_TIMEOUT);
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => {}
+            outcome => break outcome?,
+        }
+        if tokio::time::Instant::now() > deadline {
+            // It has had as long as any; a file of ours nobody else can hold.
+            tracing::warn!(path = %path.display(), "a plugin called by an earlier agent does not end");
+            fs::remove_file(path)?;
+            file = open()?;
+        }
+        tokio::time::sleep(LOCK_PAUSE).await;
     }
-    match verb {
-        Verb::Del => Ok(None),
-        Verb::Add => serde_json::from_slice(&output.stdout)
-            .map(Some)
-            .map_err(|error| refused(format!("plugin {kind:?}: unreadable answer: {error}"))),
-    }
+    file.set_len(0)?;
+    file.write_all(request.as_bytes())?;
+    file.rewind()?;
+    Ok(file)
 }
 
 /// By its plain name only: a configuration must not run any program it likes.
@@ -206,7 +244,7 @@ fn find(kind: &str, bin_dirs: &[PathBuf]) -> Result<PathBuf, String> {
     })
 }
 
-async fn execute(program: &Path, verb: Verb, connected: &Connected, input: String) -> io::Result<Output> {
+async fn execute(program: &Path, verb: Verb, connected: &Connected, input: File) -> io::Result<Output> {
     let environment: [(&str, OsString); 6] = [
         ("CNI_COMMAND", if verb == Verb::Add { "ADD" } else { "DEL" }.into()),
         ("CNI_CONTAINERID", connected.sandbox.as_str().into()),
@@ -215,24 +253,20 @@ async fn execute(program: &Path, verb: Verb, connected: &Connected, input: Strin
         ("CNI_ARGS", connected.args.clone().into()),
         ("CNI_PATH", std::env::join_paths(&connected.bin_dirs).map_err(io::Error::other)?),
     ];
-    let mut child = Command::new(program)
+    let child = Command::new(program)
         .envs(environment)
-        .stdin(Stdio::piped())
+        .stdin(input)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()?;
-    let mut stdin = child.stdin.take().ok_or_else(|| io::Error::other("no standard input"))?;
-    let feeding = async move {
-        // A plugin that does not read says why in its answer.
-        let _ = stdin.write_all(input.as_bytes()).await;
-    };
-    let answer = async { tokio::join!(feeding, child.wait_with_output()).1 };
-    tokio::time::timeout(PLUGIN_TIMEOUT, answer).await.map_err(|_| io::ErrorKind::TimedOut)?
+    tokio::time::timeout(PLUGIN_TIMEOUT, child.wait_with_output()).await.map_err(|_| io::ErrorKind::TimedOut)?
 }
 
 /// As CRI-O and containerd wait for theirs.
 const PLUGIN_TIMEOUT: Duration = Duration::from_secs(120);
+/// Between two looks whether an earlier plugin has ended.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The first configuration, by file name.
 fn load(dir: &Path) -> Result<List, NetworkError> {
@@ -327,6 +361,10 @@ fn complaint(output: &Output) -> String {
 
 fn file_name(sandbox: &SandboxId) -> String {
     format!("{sandbox}.json")
+}
+
+fn request_name(sandbox: &SandboxId) -> String {
+    format!("{sandbox}.request")
 }
 
 #[cfg(test)]

@@ -14,12 +14,15 @@ use cri::{ContainerId, ContainerState, CriError, HostPort, Protocol, Resources, 
 use engine::Engine;
 use futures::StreamExt;
 
+use crate::registry::{PULLED_IMAGE, Registry};
 use crate::world;
 
 /// Called with it, this binary is an agent.
 pub(crate) const VERB: &str = "agent";
 
 pub(crate) const EXTRA_IMAGE: &str = "docker.io/library/extra:test";
+/// What an agent makes and what it fetches, as its journal calls them.
+pub(crate) const IMAGES: [(&str, &str); 2] = [("extra", EXTRA_IMAGE), ("pulled", PULLED_IMAGE)];
 
 /// Arguments: the directory and number of the instance, and at which point to
 /// die after how many passes.
@@ -27,7 +30,7 @@ pub(crate) fn main(args: impl Iterator<Item = OsString>) -> ExitCode {
     let args: Vec<String> = args.map(|arg| arg.into_string().unwrap()).collect();
     let [dir, number, point, passes] = &args[..] else { panic!("{args:?}") };
     shim::crash::arm(point, passes.parse().unwrap());
-    let config = world::config(Path::new(dir), number.parse().unwrap());
+    let config = crate::plugins::config(Path::new(dir), number.parse().unwrap());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
         let engine = world::open(&config).await;
@@ -56,6 +59,9 @@ impl<S: FnMut(String)> Life<S> {
                 .map_err(|error| CriError::Failed(error.to_string()))
         })
         .await?;
+        let registry = Registry::start().await;
+        self.step("pull", "pulled", engine.pull_image(PULLED_IMAGE, None)).await?;
+        drop(registry);
         let a = self.sandbox("a").await?;
         let steady = self.create(&a, "steady", "trap 'exit 5' TERM; echo up; while true; do sleep 0.01; done").await?;
         self.step("start", "steady", engine.start_container(&steady)).await?;
@@ -80,7 +86,8 @@ impl<S: FnMut(String)> Life<S> {
         self.step("start", "other", engine.start_container(&other)).await?;
         self.step("stop-sandbox", "a", engine.stop_sandbox(&a)).await?;
         self.step("remove-sandbox", "a", engine.remove_sandbox(&a)).await?;
-        self.step("remove-image", "extra", engine.remove_image(EXTRA_IMAGE)).await
+        self.step("remove-image", "extra", engine.remove_image(EXTRA_IMAGE)).await?;
+        self.step("remove-image", "pulled", engine.remove_image(PULLED_IMAGE)).await
     }
 
     async fn step<T>(
@@ -195,5 +202,5 @@ pub(crate) fn container_step(verb: &str, name: &str, state: &str) -> &'static st
 }
 
 pub(crate) fn image_step(verb: &str, _: &str, _: &str) -> &'static str {
-    if verb == "import" { "present" } else { "absent" }
+    if ["import", "pull"].contains(&verb) { "present" } else { "absent" }
 }

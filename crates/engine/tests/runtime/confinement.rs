@@ -1,6 +1,8 @@
 //! What a container must not be able to do (security.md B5).
 
 use std::fs;
+#[cfg(target_arch = "x86_64")]
+use std::os::unix::fs::PermissionsExt;
 
 use cri::{ContainerConfig, Resources, Runtime, Seccomp};
 
@@ -10,6 +12,8 @@ use crate::world::{World, check, shell};
 pub(crate) const CASES: &[Case] = &[
     ("a_container_has_only_the_default_capabilities", a_container_has_only_the_default_capabilities),
     ("dangerous_system_calls_are_refused", dangerous_system_calls_are_refused),
+    #[cfg(target_arch = "x86_64")]
+    ("programs_of_32_bits_run_confined", programs_of_32_bits_run_confined),
     ("a_localhost_profile_decides_on_calls", a_localhost_profile_decides_on_calls),
     ("masked_and_readonly_paths_hold", masked_and_readonly_paths_hold),
     ("no_descriptor_of_the_host_leaks_in", no_descriptor_of_the_host_leaks_in),
@@ -79,6 +83,58 @@ fn dangerous_system_calls_are_refused() {
 
 /// A profile of the node's, for the container and for commands in it, whatever
 /// becomes of the file.
+/// A program of 32 bits that makes one call without arguments and exits with
+/// what it was refused with.
+#[cfg(target_arch = "x86_64")]
+fn tiny_program(call: u8) -> Vec<u8> {
+    const AT: u32 = 0x0804_8000;
+    let code = [
+        &[0xB8, call, 0, 0, 0, 0x31, 0xDB, 0x31, 0xC9, 0x31, 0xD2][..], // eax = call; ebx, ecx, edx = 0
+        &[0xCD, 0x80, 0xF7, 0xD8, 0x89, 0xC3],                          // int 0x80; ebx = -eax
+        &[0xB8, 1, 0, 0, 0, 0xCD, 0x80],                                // exit
+    ]
+    .concat();
+    let length = u32::try_from(84 + code.len()).unwrap();
+    let half = |values: &[u16]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let word = |values: &[u32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    [
+        b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0".to_vec(),
+        half(&[2, 3]),
+        word(&[1, AT + 84, 52, 0, 0]),
+        half(&[52, 32, 1, 0, 0, 0]),
+        word(&[1, 0, AT, AT, length, length, 5, 0x1000]),
+        code,
+    ]
+    .concat()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn programs_of_32_bits_run_confined() {
+    const GETPID: u8 = 20;
+    const MOUNT: u8 = 21;
+    const SOCKETCALL: u8 = 102;
+    check(|world| async move {
+        let place = world.dir.path().join("programs");
+        fs::create_dir(&place).unwrap();
+        for call in [GETPID, MOUNT, SOCKETCALL] {
+            let program = place.join(call.to_string());
+            fs::write(&program, tiny_program(call)).unwrap();
+            fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        if std::process::Command::new(place.join(GETPID.to_string())).status().is_err() {
+            eprintln!("  this kernel runs no programs of 32 bits");
+            return;
+        }
+        let mut config = shell("c", "for call in 20 21 102; do /programs/$call; echo $call $?; done");
+        config.mounts.push(cri::Mount::new(&place, "/programs", true));
+        let said = output(&world, config).await;
+        let lines: Vec<&str> = said.lines().collect();
+        // The first tells its own number, negative, in eight bits.
+        assert!(lines[0].starts_with("20 2"), "{said}");
+        assert_eq!(lines[1..], [format!("21 {}", libc::EPERM), format!("102 {}", libc::ENOSYS)], "{said}");
+    });
+}
+
 fn a_localhost_profile_decides_on_calls() {
     check(|world| async move {
         let path = world.dir.path().join("profile.json");

@@ -19,6 +19,7 @@ use nix::sys::signal::Signal;
 use crate::agent::{self, Journal, Life};
 use crate::harness::Case;
 use crate::leaks;
+use crate::plugins::{self, Plugins};
 use crate::world::{self, World};
 
 pub(crate) const CASES: &[Case] = &[
@@ -33,6 +34,9 @@ pub(crate) const CASES: &[Case] = &[
     ("an_agent_may_die_anywhere_in_cgroup", || agents_at("cgroup")),
     ("an_agent_may_die_anywhere_in_limits", || agents_at("limits")),
     ("an_agent_may_die_anywhere_in_record", || agents_at("record")),
+    ("an_agent_may_die_anywhere_in_pull", || agents_at("pull")),
+    ("an_agent_may_die_anywhere_between_plugins", agents_between_plugins),
+    ("agent_and_monitors_may_die_together", agent_and_monitors_may_die_together),
     ("an_agent_may_die_at_any_time", an_agent_may_die_at_any_time),
     ("a_monitor_may_die_anywhere_in_monitor", || monitors_at("monitor")),
     ("a_monitor_may_die_anywhere_in_record", || monitors_at("record")),
@@ -40,8 +44,8 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 /// By the first part of their names; each has its case above.
-const OF_AGENTS: [&str; 9] =
-    ["images", "sandbox", "container", "shim", "network", "addresses", "cgroup", "limits", "record"];
+const OF_AGENTS: [&str; 11] =
+    ["images", "sandbox", "container", "shim", "network", "addresses", "cgroup", "limits", "record", "pull", "cni"];
 const OF_MONITORS: [&str; 3] = ["monitor", "record", "builder"];
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -87,8 +91,12 @@ struct Ground {
 
 impl Ground {
     fn new() -> Self {
-        let (dir, number) = (Arc::new(tempfile::tempdir().unwrap()), world::new_number());
-        let config = world::config(dir.path(), number);
+        Self::on(Arc::new(tempfile::tempdir().unwrap()))
+    }
+
+    fn on(dir: Arc<tempfile::TempDir>) -> Self {
+        let number = world::new_number();
+        let config = plugins::config(dir.path(), number);
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let ground = Ground { dir, number, config, runtime };
         ground.runtime.block_on(async {
@@ -143,14 +151,22 @@ impl Ground {
                 }
                 until_allowed(name, &allowed, async || state(&world, name).await).await;
             }
-            let extra = world.engine.image(agent::EXTRA_IMAGE).await.unwrap();
-            let extra = if extra.is_some() { "present" } else { "absent" };
-            assert!(journal.may_be("extra", agent::image_step).contains(extra), "the image is {extra}");
+            for (name, image) in agent::IMAGES {
+                let found = world.engine.image(image).await.unwrap();
+                let found = if found.is_some() { "present" } else { "absent" };
+                assert!(journal.may_be(name, agent::image_step).contains(found), "the image {name} is {found}");
+            }
             leaks::exact(&world.config, &world.engine).await;
             go_on(&world).await;
-            world.engine.remove_image(agent::EXTRA_IMAGE).await.unwrap();
+            remove_images(&world).await;
         });
         self.take_down();
+    }
+}
+
+async fn remove_images(world: &World) {
+    for (_, image) in agent::IMAGES {
+        world.engine.remove_image(image).await.unwrap();
     }
 }
 
@@ -215,7 +231,18 @@ async fn use_container(world: &World, container: &Container) {
 }
 
 fn agents_at(group: &str) {
-    let ground = Ground::new();
+    agents_on(&Ground::new(), group);
+}
+
+/// Pods connected by plugins, which have memories of their own.
+fn agents_between_plugins() {
+    let dir = Arc::new(tempfile::tempdir().unwrap());
+    let plugins = Plugins::install(dir.path());
+    agents_on(&Ground::on(dir), "cni");
+    assert_eq!(plugins.connections(), Vec::<String>::new());
+}
+
+fn agents_on(ground: &Ground, group: &str) {
     let mut deaths = 0;
     for point in points_of(group) {
         // Each time later, until it is not reached so often.
@@ -231,6 +258,42 @@ fn agents_at(group: &str) {
         }
     }
     eprintln!("  {deaths} deaths");
+}
+
+/// As when somebody kills everything that is called `podium`.
+fn agent_and_monitors_may_die_together() {
+    let ground = Ground::new();
+    for point in [
+        "shim.ready",
+        "sandbox.published",
+        "container.made",
+        "container.starting",
+        "container.started",
+        "container.signalled",
+        "container.removing",
+        "sandbox.shut-down",
+        "sandbox.removing",
+    ] {
+        for passes in [0, 1] {
+            let (journal, was_killed) = Ground::outlive(ground.agent(point, passes));
+            assert!(was_killed || passes > 0, "{point} is never reached");
+            let monitors = monitors();
+            eprintln!("  {point} after {passes}: {} lines, {} monitors", journal.0.len(), monitors.len());
+            for monitor in monitors {
+                nix::sys::signal::kill(monitor, Signal::SIGKILL).unwrap();
+            }
+            ground.inspect_loss(&journal, false);
+        }
+    }
+}
+
+fn monitors() -> Vec<nix::unistd::Pid> {
+    let is_monitor = |pid: &u32| {
+        let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split('\0').nth(1) == Some(shim::VERB)
+    };
+    let all = world::other_processes().into_iter().map(|(pid, _)| pid);
+    all.filter(is_monitor).map(|pid| nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap())).collect()
 }
 
 fn an_agent_may_die_at_any_time() {
@@ -330,7 +393,7 @@ impl Ground {
             next.meta.attempt = 1;
             let next = world.engine.run_sandbox(next).await.unwrap();
             assert_eq!(world.outcome(&next, "again", "echo again").await, (0, "again\n".into()));
-            world.engine.remove_image(agent::EXTRA_IMAGE).await.unwrap();
+            remove_images(&world).await;
         });
         self.take_down();
     }

@@ -108,7 +108,12 @@ fn expect_sandbox(expected: &mut Expected, config: &Config, sandbox: &Sandbox) {
     expected.must(cgroup);
     expected.must(run);
     expected.must(format!("process monitor {id}"));
-    if sandbox.network != NamespaceMode::Node && config.cni.is_none() {
+    if sandbox.network != NamespaceMode::Node && config.cni.is_some() {
+        let place = config.root.join("network/cni");
+        expected.must(format!("file {}", place.join(format!("{id}.json")).display()));
+        expected.may.insert(format!("file {}", place.join(format!("{id}.request")).display()));
+        crate::plugins::KINDS.iter().for_each(|kind| expected.must(format!("connection {id}-{kind}")));
+    } else if sandbox.network != NamespaceMode::Node {
         let address = sandbox.ips.first().expect("a connected pod has an address");
         expected.must(format!("address {address} of {id}"));
         expected.must(format!("route to {address}"));
@@ -134,6 +139,9 @@ fn found(config: &Config) -> BTreeSet<String> {
     cgroups(config, &mut found);
     network(config, &mut found);
     files(config, &mut found);
+    if let Some(cni) = &config.cni {
+        found.extend(crate::plugins::connections(cni).into_iter().map(|held| format!("connection {held}")));
+    }
     processes(config, &mut found);
     found
 }

@@ -12,6 +12,7 @@ pub(crate) const CASES: &[Case] = &[
     ("lc_349_limits_grow_and_shrink_while_it_runs", lc_349_limits_grow_and_shrink_while_it_runs),
     ("lc_082_a_running_container_tells_its_limits", lc_082_a_running_container_tells_its_limits),
     ("tc_053_what_is_over_or_unknown_takes_no_limits", tc_053_what_is_over_or_unknown_takes_no_limits),
+    ("lc_342_a_pod_has_so_many_processes_in_all", lc_342_a_pod_has_so_many_processes_in_all),
     ("usage_is_that_of_the_container_and_of_its_pod", usage_is_that_of_the_container_and_of_its_pod),
 ];
 
@@ -101,6 +102,26 @@ fn tc_053_what_is_over_or_unknown_takes_no_limits() {
         assert!(matches!(nobody, Err(CriError::NotFound { .. })), "{nobody:?}");
         let nowhere = world.engine.update_sandbox(&"nowhere".into(), memory(8)).await;
         assert!(matches!(nowhere, Err(CriError::NotFound { .. })), "{nowhere:?}");
+    });
+}
+
+fn lc_342_a_pod_has_so_many_processes_in_all() {
+    check(|world| async move {
+        let mut config = world.sandbox_config("a");
+        config.resources = Resources { pids_limit: Some(8), ..Resources::default() };
+        let sandbox = world.engine.run_sandbox(config).await.unwrap();
+        // Six in one container leave two for another, one of which is its shell.
+        let six = "sleep 1000 & sleep 1000 & sleep 1000 & sleep 1000 & sleep 1000 & echo up; wait";
+        let busy = world.run(&sandbox, "busy", six).await;
+        world.says(&busy, "up").await;
+        let script = "sleep 0 & wait; echo one; sleep 1000 & sleep 1000 & echo two";
+        let late = world.run(&sandbox, "late", script).await;
+        world.exit(&late).await;
+        let output = world.output(&late).await;
+        assert!(output.contains("one") && output.contains("can't fork") && !output.contains("two"), "{output}");
+        // Others have their own.
+        let other = world.sandbox("b").await;
+        assert_eq!(world.outcome(&other, "free", "sleep 0 & sleep 0 & sleep 0 & wait; echo fine").await.1, "fine\n");
     });
 }
 

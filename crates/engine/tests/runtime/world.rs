@@ -286,22 +286,31 @@ pub(crate) fn archive_with(name: &str, more: &str, links: &[(&str, &str)]) -> Ve
 
 /// A docker-archive of one layer with one file of this length.
 pub(crate) fn archive_of_one_file(name: &str, length: usize) -> Vec<u8> {
-    let mut layer = tar::Builder::new(Vec::new());
-    append(&mut layer, "file", tar::EntryType::Regular, 0o644, &vec![b'x'; length], None);
-    docker_archive(name, "", &layer.into_inner().unwrap())
+    docker_archive(name, "", &layer_of_one_file(length))
 }
 
-fn docker_archive(name: &str, more: &str, layer: &[u8]) -> Vec<u8> {
+pub(crate) fn layer_of_one_file(length: usize) -> Vec<u8> {
+    let mut layer = tar::Builder::new(Vec::new());
+    append(&mut layer, "file", tar::EntryType::Regular, 0o644, &vec![b'x'; length], None);
+    layer.into_inner().unwrap()
+}
+
+/// The document that describes an image of this layer.
+pub(crate) fn image_config(more: &str, layer: &[u8]) -> String {
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
         other => other,
     };
-    let config = format!(
+    format!(
         r#"{{"architecture":"{architecture}","os":"linux","config":{{{more}"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
             "rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
         hex(layer)
-    );
+    )
+}
+
+fn docker_archive(name: &str, more: &str, layer: &[u8]) -> Vec<u8> {
+    let config = image_config(more, layer);
     let config_name = format!("{}.json", hex(config.as_bytes()));
     let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{name}"],"Layers":["layer.tar"]}}]"#);
     let mut archive = tar::Builder::new(Vec::new());

@@ -142,3 +142,29 @@ fn what_is_no_network_is_told_at_the_start() {
     let single = parse(r#"{"cniVersion": "0.4.0", "name": "n", "type": "bridge"}"#).unwrap();
     assert_eq!((single.version.as_str(), single.name.as_str(), single.plugins.len()), ("0.4.0", "n", 1));
 }
+
+/// A plugin that an agent leaves behind when it is killed is waited for: what
+/// it does must be taken back after it, not before.
+#[tokio::test]
+async fn a_plugin_of_a_dead_agent_is_waited_for() {
+    root_or_return!();
+    let world = World::new(TWO);
+    world.plugin("wire", ADDRESS);
+    world.plugin("portmap", ADDRESS);
+    let cni = world.cni();
+    world.attach(&cni).await.unwrap();
+    world.log();
+    let request = request_file(&world.dir.path().join("state").join(request_name(&"s1".into())), "{}").await.unwrap();
+    let mut orphan = Command::new("cat").stdin(Stdio::piped()).stdout(request).spawn().unwrap();
+    let sandbox = "s1".into();
+    let mut detached = std::pin::pin!(cni.detach(&sandbox));
+    // Long enough for a plugin that would be called.
+    let early = tokio::time::timeout(LOCK_PAUSE * 20, detached.as_mut()).await;
+    assert!(early.is_err(), "{early:?}");
+    assert_eq!(world.log(), "");
+    drop(orphan.stdin.take());
+    orphan.wait().await.unwrap();
+    detached.await.unwrap();
+    assert_eq!(world.log().lines().filter(|line| line.starts_with("DEL ")).count(), 2);
+    assert_eq!(world.records(), 0);
+}
