@@ -1,6 +1,7 @@
 //! Which system calls a container may make: filters for the kernel, from the
 //! default policy or from a profile of the node's.
 
+mod compat;
 mod default;
 mod profile;
 
@@ -39,6 +40,8 @@ struct Policy {
     /// On calls no rule is about.
     default: SeccompAction,
     rules: Vec<Rule>,
+    /// The same for 32-bit programs; none: they end.
+    compat: Option<Vec<Rule>>,
     flags: u64,
 }
 
@@ -56,12 +59,21 @@ fn number(name: &str) -> Option<i64> {
 }
 
 impl Policy {
+    /// In the order in which they are installed.
+    fn programs(&self) -> Result<Vec<BpfProgram>, BackendError> {
+        let own = self.programs_for(&self.rules)?;
+        match &self.compat {
+            Some(rules) => Ok(compat::join(own, self.programs_for(rules)?)),
+            None => Ok(own),
+        }
+    }
+
     /// A program knows two outcomes, and of several programs the strictest
     /// answer counts. So the first says default or allowed for all rules
     /// together, and one more for each other action repeats its rules.
-    fn programs(&self) -> Result<Vec<BpfProgram>, BackendError> {
-        let differs = |rule: &&Rule| rule.action != self.default;
-        let rules: Vec<&Rule> = self.rules.iter().filter(differs).collect();
+    fn programs_for(&self, rules: &[Rule]) -> Result<Vec<BpfProgram>, BackendError> {
+        let newest = self.newest(rules);
+        let rules: Vec<&Rule> = rules.iter().filter(|rule| rule.action != self.default).collect();
         let mut programs = Vec::new();
         if self.default != SeccompAction::Allow {
             programs.push(program(&rules, SeccompAction::Allow, self.default.clone())?);
@@ -75,14 +87,14 @@ impl Policy {
             }
         }
         // Of equal answers the last program's counts.
-        programs.push(unknown_calls(self.newest()));
+        programs.push(unknown_calls(newest));
         Ok(programs)
     }
 
     /// The newest call the author can have thought of; a policy that allows by
     /// default has an opinion on all of them.
-    fn newest(&self) -> u32 {
-        let newest = self.rules.iter().filter_map(|rule| u32::try_from(rule.call).ok()).max();
+    fn newest(&self, rules: &[Rule]) -> u32 {
+        let newest = rules.iter().filter_map(|rule| u32::try_from(rule.call).ok()).max();
         match self.default {
             SeccompAction::Errno(_) => newest.unwrap_or(NATIVE_CALLS_MAX),
             _ => NATIVE_CALLS_MAX,
@@ -104,12 +116,8 @@ fn program(rules: &[&Rule], hit: SeccompAction, miss: SeccompAction) -> Result<B
 /// they used before, where `EPERM` would make them fail. And for the calls of
 /// x32, whose numbers no rule is about.
 fn unknown_calls(newest: u32) -> BpfProgram {
-    const LOAD: u16 = 0x20;
     const JUMP_GREATER_EQUAL: u16 = 0x35;
-    const RETURN: u16 = 0x06;
-    const ALLOW: u32 = 0x7FFF_0000;
     const ERRNO: u32 = 0x0005_0000;
-    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
     vec![
         step(LOAD, 0, 0, 0),
         step(JUMP_GREATER_EQUAL, 1, 0, newest + 1),
@@ -117,6 +125,14 @@ fn unknown_calls(newest: u32) -> BpfProgram {
         step(RETURN, 0, 0, ERRNO | c::ENOSYS.unsigned_abs()),
     ]
 }
+
+fn step(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
+    sock_filter { code, jt, jf, k }
+}
+
+const LOAD: u16 = 0x20;
+const RETURN: u16 = 0x06;
+const ALLOW: u32 = 0x7FFF_0000;
 
 /// From here on upwards x32 begins.
 const NATIVE_CALLS_MAX: u32 = 0x3FFF_FFFF;

@@ -3,22 +3,30 @@
 //! container was given.
 //!
 //! Two differences are on purpose. Conditions look at the 32 bits that the
-//! kernel uses, where theirs can be passed by with the upper ones. And calls of
-//! other architectures (32-bit programs) end the program.
+//! kernel uses, where theirs can be passed by with the upper ones. And the
+//! `socketcall` of 32-bit programs is unknown: its arguments are in memory,
+//! where no filter can see which family of sockets is asked for.
 
 use libc as c;
 use seccompiler::{BackendError, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition};
 
-use super::{Policy, Rule, number};
+use super::{Policy, Rule, compat, number};
 
 pub(super) fn policy(capabilities: &[String]) -> Result<Policy, BackendError> {
+    let rules = rules(capabilities, &number)?;
+    let compat = compat::IS_KNOWN.then(|| self::rules(capabilities, &compat::number)).transpose()?;
+    Ok(Policy { default: SeccompAction::Errno(c::EPERM.unsigned_abs()), rules, compat, flags: 0 })
+}
+
+/// `number` tells the number of a call, where there is one.
+fn rules(capabilities: &[String], number: &dyn Fn(&str) -> Option<i64>) -> Result<Vec<Rule>, BackendError> {
     let has = |name: &str| capabilities.iter().any(|capability| capability == name);
     let mut rules = Vec::new();
     let mut add = |name: &str, action: SeccompAction, conditions: Vec<SeccompCondition>| {
         rules.extend(number(name).map(|call| Rule { call, action, conditions }));
     };
     let of_capabilities = BY_CAPABILITY.iter().filter(|(name, _)| has(name)).flat_map(|(_, calls)| calls.iter());
-    for name in ALWAYS.iter().chain(of_capabilities) {
+    for name in ALWAYS.iter().chain(OF_32_BITS).chain(of_capabilities) {
         add(name, SeccompAction::Allow, Vec::new());
     }
     if !has("CAP_SYS_ADMIN") {
@@ -33,8 +41,8 @@ pub(super) fn policy(capabilities: &[String]) -> Result<Policy, BackendError> {
     for value in PERSONALITIES {
         add("personality", SeccompAction::Allow, vec![argument(SeccompCmpOp::Eq, value)?]);
     }
-    let default = SeccompAction::Errno(c::EPERM.unsigned_abs());
-    Ok(Policy { default, rules, flags: 0 })
+    add("socketcall", SeccompAction::Errno(c::ENOSYS.unsigned_abs()), Vec::new());
+    Ok(rules)
 }
 
 /// Of the first argument.
@@ -55,7 +63,7 @@ pub(super) const BY_CAPABILITY: &[(&str, &[&str])] = &[
     ("CAP_SYS_ADMIN", &[
         "bpf", "clone", "clone3", "fanotify_init", "fsconfig", "fsmount", "fsopen", "fspick", "lookup_dcookie", "mount",
         "mount_setattr", "move_mount", "open_tree", "perf_event_open", "quotactl", "quotactl_fd", "setdomainname",
-        "sethostname", "setns", "syslog", "umount2", "unshare",
+        "sethostname", "setns", "syslog", "umount", "umount2", "unshare",
     ]),
     ("CAP_SYS_BOOT", &["reboot"]),
     ("CAP_SYS_CHROOT", &["chroot"]),
@@ -63,7 +71,7 @@ pub(super) const BY_CAPABILITY: &[(&str, &[&str])] = &[
     ("CAP_SYS_PACCT", &["acct"]),
     ("CAP_SYS_PTRACE", &["kcmp", "pidfd_getfd", "process_madvise"]),
     ("CAP_SYS_RAWIO", &["iopl", "ioperm"]),
-    ("CAP_SYS_TIME", &["settimeofday", "clock_settime"]),
+    ("CAP_SYS_TIME", &["settimeofday", "stime", "clock_settime", "clock_settime64"]),
     ("CAP_SYS_TTY_CONFIG", &["vhangup"]),
     ("CAP_SYS_NICE", &["get_mempolicy", "mbind", "set_mempolicy", "set_mempolicy_home_node"]),
     ("CAP_SYSLOG", &["syslog"]),
@@ -112,4 +120,20 @@ pub(super) const ALWAYS: &[&str] = &[
     "timer_settime", "timerfd_create", "timerfd_gettime", "timerfd_settime", "times", "tkill", "truncate", "umask",
     "uname", "unlink", "unlinkat", "uretprobe", "utime", "utimensat", "utimes", "vfork", "vmsplice", "wait4",
     "waitid", "write", "writev",
+];
+
+/// Allowed for everyone in 32-bit programs: the same calls for wider numbers,
+/// and what others have replaced.
+#[rustfmt::skip]
+pub(super) const OF_32_BITS: &[&str] = &[
+    "_llseek", "_newselect", "chown32", "clock_adjtime64", "clock_getres_time64", "clock_gettime64",
+    "clock_nanosleep_time64", "fadvise64_64", "fchown32", "fcntl64", "fstat64", "fstatat64", "fstatfs64",
+    "ftruncate64", "futex_time64", "getegid32", "geteuid32", "getgid32", "getgroups32", "getresgid32", "getresuid32",
+    "getuid32", "io_pgetevents_time64", "ipc", "lchown32", "lstat64", "mmap2", "mq_timedreceive_time64",
+    "mq_timedsend_time64", "nice", "ppoll_time64", "pselect6_time64", "recvmmsg_time64", "rt_sigtimedwait_time64",
+    "sched_rr_get_interval_time64", "semtimedop_time64", "sendfile64", "setfsgid32", "setfsuid32", "setgid32",
+    "setgroups32", "setregid32", "setresgid32", "setresuid32", "setreuid32", "setuid32", "sigaction", "signal",
+    "sigpending", "sigprocmask", "sigreturn", "sigsuspend", "stat64", "statfs64", "timer_gettime64",
+    "timer_settime64", "timerfd_gettime64", "timerfd_settime64", "truncate64", "ugetrlimit", "utimensat_time64",
+    "waitpid",
 ];

@@ -3,7 +3,7 @@
 use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition};
 use serde::Deserialize;
 
-use super::{Policy, Rule, number};
+use super::{Policy, Rule, compat, number};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -77,25 +77,38 @@ pub(super) fn parse(text: &str, capabilities: &[String]) -> Result<Policy, Strin
         return Err("listenerPath is not supported".into());
     }
     let default = action(&profile.default_action, profile.default_errno_ret)?;
-    let mut rules = Vec::new();
-    for calls in profile.syscalls.iter().flatten() {
-        add(&mut rules, calls, &around)?;
-    }
+    let rules = |number: &dyn Fn(&str) -> Option<i64>| {
+        let mut rules = Vec::new();
+        for calls in profile.syscalls.iter().flatten() {
+            add(&mut rules, calls, &around, number)?;
+        }
+        Ok::<_, String>(rules)
+    };
+    let with_compat = compat::IS_KNOWN && profile.architectures().any(|name| name == compat::NAME);
+    let compat = with_compat.then(|| rules(&compat::number)).transpose()?;
+    let rules = rules(&number)?;
     let flags =
         profile.flags.iter().flatten().map(|name| flag(name)).try_fold(0, |all, one| Ok::<_, String>(all | one?))?;
-    Ok(Policy { default, rules, flags })
+    Ok(Policy { default, rules, compat, flags })
 }
 
-/// Only names are looked at: a filter is always for this machine's own.
+impl Profile {
+    /// Those its rules are for, whichever way they are named.
+    fn architectures(&self) -> impl Iterator<Item = &String> {
+        let map = self.arch_map.iter().flatten().flat_map(Architecture::names);
+        self.architectures.iter().flatten().chain(map)
+    }
+}
+
+/// A filter is always for this machine's own, and for 32-bit programs if the
+/// profile names them.
 fn check_architectures(profile: &Profile) -> Result<(), String> {
-    let (list, map) = (profile.architectures.iter().flatten(), profile.arch_map.iter().flatten());
     if profile.architectures.as_ref().is_some_and(|list| !list.is_empty())
         && profile.arch_map.as_ref().is_some_and(|map| !map.is_empty())
     {
         return Err("use either 'architectures' or 'archMap'".into());
     }
-    let subs = |one| Architecture::names(one);
-    match list.chain(map.flat_map(subs)).find(|name| !name.starts_with("SCMP_ARCH_")) {
+    match profile.architectures().find(|name| !name.starts_with("SCMP_ARCH_")) {
         Some(name) => Err(format!("unknown architecture {name:?}")),
         None => Ok(()),
     }
@@ -107,7 +120,12 @@ impl Architecture {
     }
 }
 
-fn add(rules: &mut Vec<Rule>, calls: &Calls, around: &Around<'_>) -> Result<(), String> {
+fn add(
+    rules: &mut Vec<Rule>,
+    calls: &Calls,
+    around: &Around<'_>,
+    number: &dyn Fn(&str) -> Option<i64>,
+) -> Result<(), String> {
     if !calls.name.is_empty() && calls.names.as_ref().is_some_and(|names| !names.is_empty()) {
         return Err("use either 'name' or 'names'".into());
     }

@@ -61,9 +61,10 @@ fn profile(value: serde_json::Value, capabilities: &[&str]) -> Result<Filters, S
 #[test]
 fn every_name_of_the_default_policy_is_a_call_somewhere() {
     let of_capabilities = default::BY_CAPABILITY.iter().flat_map(|(_, calls)| calls.iter());
-    for name in default::ALWAYS.iter().chain(of_capabilities) {
-        let is_known =
-            name.parse::<syscalls::x86_64::Sysno>().is_ok() || name.parse::<syscalls::aarch64::Sysno>().is_ok();
+    for name in default::ALWAYS.iter().chain(default::OF_32_BITS).chain(of_capabilities) {
+        let is_known = name.parse::<syscalls::x86_64::Sysno>().is_ok()
+            || name.parse::<syscalls::aarch64::Sysno>().is_ok()
+            || name.parse::<syscalls::x86::Sysno>().is_ok();
         assert!(is_known, "{name}");
     }
 }
@@ -111,8 +112,61 @@ fn new_calls_are_unknown_and_foreign_ones_end_the_program() {
     }
     let filters = default_filters(&[]);
     assert_eq!(answer_of(&filters, 600, ARCH, [0; 6]), errno(c::ENOSYS));
-    let i386 = 0x4000_0003;
-    assert_eq!(answer_of(&filters, 1, i386, [0; 6]), KILL_PROCESS);
+    let s390 = 0x0000_0016;
+    assert_eq!(answer_of(&filters, 1, s390, [0; 6]), KILL_PROCESS);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn answer_32(filters: &Filters, name: &str, first: u64) -> u32 {
+    let call = u32::try_from(compat::number(name).unwrap()).unwrap();
+    answer_of(filters, call, 0x4000_0003, [first, 0, 0, 0, 0, 0])
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn programs_of_32_bits_are_judged_by_their_own_numbers() {
+    let filters = default_filters(&[]);
+    for name in ["read", "mmap2", "waitpid", "stat64", "clock_gettime64", "execve", "exit_group", "socket", "futex"] {
+        assert_eq!(answer_32(&filters, name, 0), ALLOW, "{name}");
+    }
+    for name in ["mount", "umount", "unshare", "bpf", "init_module", "keyctl", "vm86", "stime", "iopl"] {
+        assert_eq!(answer_32(&filters, name, 0), errno(c::EPERM), "{name}");
+    }
+    assert_eq!(answer_32(&filters, "clone", 0x1000_0000), errno(c::EPERM));
+    assert_eq!(answer_32(&filters, "clone", 17), ALLOW);
+    for name in ["clone3", "socketcall"] {
+        assert_eq!(answer_32(&filters, name, 0), errno(c::ENOSYS), "{name}");
+    }
+    assert_eq!(answer_32(&filters, "socket", u64::from(c::AF_ALG.unsigned_abs())), errno(c::EPERM));
+    assert_eq!(answer_of(&filters, 5000, 0x4000_0003, [0; 6]), errno(c::ENOSYS));
+    let with = default_filters(&["CAP_SYS_ADMIN"]);
+    assert_eq!(answer_32(&with, "umount", 0), ALLOW);
+    assert!(filters.programs.iter().all(|program| program.len() <= 4096), "the kernel takes no longer ones");
+}
+
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn a_profile_is_for_32_bits_only_if_it_says_so() {
+    let with = |architectures: serde_json::Value| {
+        let mut text = serde_json::json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [
+            {"names": ["read", "stat64"], "action": "SCMP_ACT_ALLOW"},
+            {"names": ["waitpid"], "action": "SCMP_ACT_LOG"},
+            {"names": ["mount"], "action": "SCMP_ACT_KILL_PROCESS"}]});
+        text.as_object_mut().unwrap().extend(architectures.as_object().unwrap().clone());
+        profile(text, &[]).unwrap()
+    };
+    let listed = with(serde_json::json!({"architectures": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]}));
+    let mapped = with(serde_json::json!({"archMap": [
+        {"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86", "SCMP_ARCH_X32"]}]}));
+    for filters in [listed, mapped] {
+        let said = |name: &str| answer_32(&filters, name, 0);
+        assert_eq!([said("read"), said("stat64"), said("waitpid")], [ALLOW, ALLOW, LOG]);
+        assert_eq!([said("mount"), said("getpid")], [KILL_PROCESS, errno(c::EPERM)]);
+        assert_eq!([answer(&filters, "read", 0), answer(&filters, "mount", 0)], [ALLOW, KILL_PROCESS]);
+    }
+    for silent in [serde_json::json!({}), serde_json::json!({"architectures": ["SCMP_ARCH_X86_64"]})] {
+        assert_eq!(answer_32(&with(silent), "read", 0), KILL_PROCESS);
+    }
 }
 
 #[test]
