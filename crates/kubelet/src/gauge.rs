@@ -1,10 +1,11 @@
 //! What is left of the machine: memory, disks, process numbers (TC-230).
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use lifecycle::node::{Reading, Signal};
+
+use crate::machine::{Disk, Node};
 
 /// Where the readings come from; tests bring their own.
 pub trait Gauge: Send + Sync {
@@ -24,64 +25,27 @@ impl Gauge for Host {
                 signals.insert(signal, reading);
             }
         };
-        put(Signal::MemoryAvailable, memory());
-        put(Signal::PidAvailable, processes());
+        let node = Node::this();
+        put(Signal::MemoryAvailable, reading(node.memory_available_bytes, node.memory_total_bytes));
+        put(Signal::PidAvailable, reading(node.processes_max.saturating_sub(node.processes), node.processes_max));
         let disks = [
             (Some(nodefs), Signal::NodefsAvailable, Signal::NodefsInodesFree),
             (imagefs, Signal::ImagefsAvailable, Signal::ImagefsInodesFree),
         ];
         for (path, bytes, inodes) in disks {
-            let Some(disk) = path.and_then(|path| rustix::fs::statvfs(path).ok()) else { continue };
-            put(
-                bytes,
-                reading(disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize)),
-            );
-            put(inodes, reading(disk.f_favail, disk.f_files));
+            let Some(disk) = path.and_then(Disk::of) else { continue };
+            put(bytes, reading(disk.available_bytes, disk.capacity_bytes));
+            put(inodes, reading(disk.inodes_free, disk.inodes));
         }
         signals
     }
 }
 
-/// File systems that count no inodes say 0: nothing to run out of.
+/// What cannot be read is 0; so say file systems that count no inodes: nothing
+/// to run out of.
 fn reading(available: u64, capacity: u64) -> Option<Reading> {
     let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
     (capacity > 0).then(|| Reading { available: signed(available), capacity: signed(capacity) })
-}
-
-/// As upstream: capacity without the working set of everything, which is what
-/// is in use without file pages that were not touched lately.
-fn memory() -> Option<Reading> {
-    let listing = fs::read_to_string("/proc/meminfo").ok()?;
-    let field = |name: &str| {
-        let line = listing.lines().find_map(|line| line.strip_prefix(name))?;
-        Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
-    };
-    let total = field("MemTotal:")?;
-    let (used, inactive) = match root_usage() {
-        Some(found) => found,
-        None => (total - field("MemFree:")?.min(total), root_stat("/sys/fs/cgroup/memory.stat", "inactive_file ")?),
-    };
-    reading(total.saturating_sub(used.saturating_sub(inactive)), total)
-}
-
-/// The root of a cgroup v1 hierarchy knows what is in use.
-fn root_usage() -> Option<(u64, u64)> {
-    let used = fs::read_to_string("/sys/fs/cgroup/memory/memory.usage_in_bytes").ok()?.trim().parse().ok()?;
-    Some((used, root_stat("/sys/fs/cgroup/memory/memory.stat", "total_inactive_file ")?))
-}
-
-fn root_stat(path: &str, field: &str) -> Option<u64> {
-    let listing = fs::read_to_string(path).ok()?;
-    listing.lines().find_map(|line| line.strip_prefix(field))?.trim().parse().ok()
-}
-
-/// Of all threads that can have a number, how many do.
-fn processes() -> Option<Reading> {
-    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
-    let max = number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?);
-    let load = fs::read_to_string("/proc/loadavg").ok()?;
-    let running: u64 = load.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()?;
-    reading(max.saturating_sub(running), max)
 }
 
 #[cfg(test)]

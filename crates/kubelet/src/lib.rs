@@ -27,6 +27,7 @@ mod statics;
 mod steward;
 
 mod gauge;
+mod machine;
 mod measure;
 mod stock;
 

@@ -5,13 +5,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cri::{ContainerStats, CriError, DiskUsage, SandboxStats};
-use lifecycle::node::{ContainerUsage, Measurement, PodUsage};
+use lifecycle::node::{ContainerUsage, Measurement, PodUsage, Reading, Signal};
 use objects::api::core::v1::{Pod, PodSpec};
 
+use crate::config::Config;
 use crate::ctx::Ctx;
 
 /// How much of the disk is looked at.
@@ -33,17 +34,13 @@ pub(crate) async fn measure(ctx: &Arc<Ctx>, pods: Vec<Arc<Pod>>, depth: Depth) -
     let imagefs = ctx.runtime.image_fs().await.ok().map(|fs| fs.mount_point);
     let ctx = ctx.clone();
     let look = move || {
-        let signals = ctx.gauge.read(&existing(&ctx.config.root), imagefs.as_deref());
+        let mut signals = ctx.gauge.read(&ctx.config.root, imagefs.as_deref());
+        signals.insert(Signal::AllocatableMemoryAvailable, left_for_pods(&ctx.config, &sandboxes));
         let books = Books { ctx: &ctx, sandboxes, containers, depth };
         let pods = pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, books.usage(pod)?))).collect();
         Measurement { signals, pods }
     };
     tokio::task::spawn_blocking(look).await.map_err(|error| CriError::Failed(error.to_string()))
-}
-
-/// The directory of pods may not be there yet; its disk is.
-fn existing(path: &Path) -> PathBuf {
-    path.ancestors().find(|path| path.exists()).unwrap_or(path).to_owned()
 }
 
 /// A runtime that does not count leaves pods unknown.
@@ -52,6 +49,16 @@ fn offered<T>(stats: Result<Vec<T>, CriError>) -> Result<Vec<T>, CriError> {
         Err(CriError::Unsupported(_)) => Ok(Vec::new()),
         stats => stats,
     }
+}
+
+/// TC-230: of what all pods together may use, which is more than the Node's
+/// allocatable by what a hard threshold keeps free.
+fn left_for_pods(config: &Config, sandboxes: &[SandboxStats]) -> Reading {
+    let total = signed(config.capacity.memory_bytes);
+    let kept = config.settings.thresholds.iter().find(|it| it.signal == Signal::MemoryAvailable && it.grace.is_none());
+    let capacity = signed(config.allocatable.memory_bytes) + kept.map_or(0, |threshold| threshold.value.of(total));
+    let used: u64 = sandboxes.iter().map(|stats| stats.usage.memory_working_set_bytes).sum();
+    Reading { available: capacity.saturating_sub(signed(used)), capacity }
 }
 
 struct Books<'a> {

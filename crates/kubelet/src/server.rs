@@ -28,7 +28,6 @@ use caller::Caller;
 mod caller;
 mod container_logs;
 mod exposition;
-mod machine;
 mod metrics;
 mod streams;
 mod summary;

@@ -6,10 +6,10 @@ use objects::api::core::v1::Pod;
 use std::sync::Arc;
 
 use super::exposition::Exposition;
-use super::machine::{Node, Process, real};
 use super::usage::Usages;
 use super::{Body, text, typed};
 use crate::ctx::Ctx;
+use crate::machine::{Node, Process, real};
 use crate::meter::ProbeCounts;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -5,9 +5,9 @@ use ambient::Timestamp;
 use cri::{ContainerState, CriError, DiskUsage, NetworkUsage, SandboxStats, Usage};
 use serde_json::{Value, json};
 
-use super::machine::{Disk, Node};
 use super::usage::{NODE, Usages, Used};
 use crate::ctx::Ctx;
+use crate::machine::{Disk, Node};
 
 pub(super) async fn stats(ctx: &Ctx) -> Result<Value, CriError> {
     let usages = Usages::take(ctx).await?;

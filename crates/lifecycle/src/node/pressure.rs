@@ -401,7 +401,11 @@ impl Node {
     }
 
     fn observe(&mut self, measurement: &Measurement, now: Now) {
-        let (thresholds, transition) = (self.settings.thresholds.clone(), self.settings.pressure_transition);
+        let (mut thresholds, transition) = (self.settings.thresholds.clone(), self.settings.pressure_transition);
+        // TC-230: what is kept free of the machine's memory is kept free of the pods' share of it.
+        let is_kept = |it: &&Threshold| it.signal == Signal::MemoryAvailable && it.grace.is_none();
+        let kept = self.settings.thresholds.iter().filter(is_kept);
+        thresholds.extend(kept.map(|it| Threshold { signal: Signal::AllocatableMemoryAvailable, ..*it }));
         self.pressure.observe(&thresholds, measurement, transition, now);
     }
 

@@ -240,6 +240,18 @@ fn tc_231_the_thresholds_of_an_unconfigured_node_and_what_setting_one_does() {
 }
 
 #[test]
+fn tc_230_pods_that_use_up_their_share_are_evicted_while_the_node_has_memory() {
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[pod("a", "app a")]);
+    host.uses("a", |usage| usage.memory_bytes = 1).skip();
+    host.available(Signal::AllocatableMemoryAvailable, 50 << 20).until(2).transcript(expect![[r#"
+        t=0    event Warning EvictionThresholdMet: Attempting to reclaim memory
+        t=0    tell  a Evicted Pressure grace=1s: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. | offending_containers= offending_containers_usage= starved_resource=memory
+    "#]]);
+    assert!(host.conditions().contains("MemoryPressure"));
+}
+
+#[test]
 fn lc_301_tc_238_critical_pods_are_passed_over() {
     let mut host = NodeScript::new(Settings::upstream());
     let mut file = pod("static", "app a");

@@ -1,4 +1,5 @@
-//! What the kernel tells about this process and the node.
+//! What the kernel tells about this process and the machine: the one reader of
+//! those figures, for evictions (`gauge.rs`) and for what the server shows.
 
 use std::fs;
 use std::path::Path;
@@ -9,18 +10,18 @@ const NANOSECONDS_PER_TICK: u64 = 1_000_000_000 / TICKS_PER_SECOND;
 
 /// Of the agent itself; what cannot be read is zero.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Process {
-    pub(super) cpu_seconds: f64,
-    pub(super) resident_bytes: u64,
-    pub(super) virtual_bytes: u64,
-    pub(super) open_files: u64,
-    pub(super) open_files_max: u64,
+pub(crate) struct Process {
+    pub(crate) cpu_seconds: f64,
+    pub(crate) resident_bytes: u64,
+    pub(crate) virtual_bytes: u64,
+    pub(crate) open_files: u64,
+    pub(crate) open_files_max: u64,
     /// Since the epoch.
-    pub(super) started_seconds: f64,
+    pub(crate) started_seconds: f64,
 }
 
 impl Process {
-    pub(super) fn this() -> Self {
+    pub(crate) fn this() -> Self {
         let stat = read("/proc/self/stat");
         // The name in parentheses may contain anything.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -42,61 +43,100 @@ impl Process {
 
 /// Of the whole machine.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Node {
-    pub(super) cpu_nanoseconds: u64,
-    pub(super) memory_total_bytes: u64,
-    pub(super) memory_available_bytes: u64,
-    pub(super) memory_usage_bytes: u64,
-    pub(super) memory_working_set_bytes: u64,
-    pub(super) memory_rss_bytes: u64,
-    pub(super) page_faults: u64,
-    pub(super) major_page_faults: u64,
-    pub(super) processes: u64,
-    pub(super) processes_max: u64,
-    pub(super) boot_seconds: u64,
+pub(crate) struct Node {
+    pub(crate) cpu_nanoseconds: u64,
+    pub(crate) memory_total_bytes: u64,
+    pub(crate) memory_available_bytes: u64,
+    pub(crate) memory_usage_bytes: u64,
+    pub(crate) memory_working_set_bytes: u64,
+    pub(crate) memory_rss_bytes: u64,
+    pub(crate) page_faults: u64,
+    pub(crate) major_page_faults: u64,
+    pub(crate) processes: u64,
+    pub(crate) processes_max: u64,
+    pub(crate) boot_seconds: u64,
 }
 
 impl Node {
-    pub(super) fn this() -> Self {
-        Self::parse(&read("/proc/stat"), &read("/proc/meminfo"), &read("/proc/vmstat"), &read("/proc/loadavg"))
+    pub(crate) fn this() -> Self {
+        let memory = read("/proc/meminfo");
+        Self {
+            processes_max: processes_max(&read("/proc/sys/kernel/pid_max"), &read("/proc/sys/kernel/threads-max")),
+            ..Self::parse(&read("/proc/stat"), &read("/proc/vmstat"), &read("/proc/loadavg"))
+        }
+        .with_memory(&memory, in_use(&memory))
     }
 
-    fn parse(stat: &str, memory: &str, paging: &str, load: &str) -> Self {
+    fn parse(stat: &str, paging: &str, load: &str) -> Self {
         let cpu: Vec<u64> =
             stat.lines().next().unwrap_or_default().split_whitespace().skip(1).map_while(parsed).collect();
         // User, nice, system; not idle, not waiting; interrupts and what was stolen.
         let busy: u64 = [0, 1, 2, 5, 6, 7].iter().filter_map(|&index| cpu.get(index)).sum();
-        let (total, free) = (kilobytes(memory, "MemTotal:"), kilobytes(memory, "MemFree:"));
-        let usage = total.saturating_sub(free);
-        // What the kernel could drop at once does not count.
-        let working_set = usage.saturating_sub(kilobytes(memory, "Inactive(file):"));
         Self {
             cpu_nanoseconds: busy * NANOSECONDS_PER_TICK,
-            memory_total_bytes: total,
-            memory_available_bytes: total.saturating_sub(working_set),
-            memory_usage_bytes: usage,
-            memory_working_set_bytes: working_set,
-            memory_rss_bytes: kilobytes(memory, "AnonPages:"),
             page_faults: value(paging, "pgfault"),
             major_page_faults: value(paging, "pgmajfault"),
             processes: load.split_whitespace().nth(3).and_then(|it| parsed(it.split('/').nth(1)?)).unwrap_or_default(),
-            processes_max: parsed(read("/proc/sys/kernel/pid_max").trim()).unwrap_or_default(),
             boot_seconds: value(stat, "btime"),
+            ..Self::default()
+        }
+    }
+
+    /// TC-230: what the kernel could drop at once is available.
+    fn with_memory(self, memory: &str, InUse { bytes, inactive_file_bytes }: InUse) -> Self {
+        let total = kilobytes(memory, "MemTotal:");
+        let working_set = bytes.saturating_sub(inactive_file_bytes);
+        Self {
+            memory_total_bytes: total,
+            memory_available_bytes: total.saturating_sub(working_set),
+            memory_usage_bytes: bytes,
+            memory_working_set_bytes: working_set,
+            memory_rss_bytes: kilobytes(memory, "AnonPages:"),
+            ..self
         }
     }
 }
 
+/// Memory of everything on the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct InUse {
+    bytes: u64,
+    inactive_file_bytes: u64,
+}
+
+/// The root of a cgroup v1 hierarchy counts what is in use; that of v2 does
+/// not, but knows its file pages.
+fn in_use(memory: &str) -> InUse {
+    let v1 = |file: &str| read(&format!("/sys/fs/cgroup/memory/{file}"));
+    if let Some(bytes) = parsed(v1("memory.usage_in_bytes").trim()) {
+        return InUse { bytes, inactive_file_bytes: value(&v1("memory.stat"), "total_inactive_file") };
+    }
+    counted(memory, &read("/sys/fs/cgroup/memory.stat"))
+}
+
+fn counted(memory: &str, root: &str) -> InUse {
+    let inactive_file_bytes =
+        if root.is_empty() { kilobytes(memory, "Inactive(file):") } else { value(root, "inactive_file") };
+    let bytes = kilobytes(memory, "MemTotal:").saturating_sub(kilobytes(memory, "MemFree:"));
+    InUse { bytes, inactive_file_bytes }
+}
+
+/// Every thread needs a number of its own, and room in the kernel's table.
+fn processes_max(numbers: &str, threads: &str) -> u64 {
+    [numbers, threads].into_iter().filter_map(|text| parsed(text.trim())).min().unwrap_or_default()
+}
+
 /// A file system's size and what is left of it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Disk {
-    pub(super) capacity_bytes: u64,
-    pub(super) available_bytes: u64,
-    pub(super) inodes: u64,
-    pub(super) inodes_free: u64,
+pub(crate) struct Disk {
+    pub(crate) capacity_bytes: u64,
+    pub(crate) available_bytes: u64,
+    pub(crate) inodes: u64,
+    pub(crate) inodes_free: u64,
 }
 
 impl Disk {
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         let there = path.ancestors().find(|path| path.exists())?;
         let disk = rustix::fs::statvfs(there).ok()?;
         Some(Self {
@@ -136,7 +176,7 @@ fn count(items: impl Iterator) -> u64 {
 
 /// Metrics are floating point; what does not fit exactly is large enough not to matter.
 #[expect(clippy::cast_precision_loss, reason = "metrics are floating point")]
-pub(super) fn real(number: u64) -> f64 {
+pub(crate) fn real(number: u64) -> f64 {
     number as f64
 }
 
@@ -154,14 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn the_working_set_leaves_out_what_can_be_dropped() {
+    fn tc_230_the_working_set_leaves_out_what_can_be_dropped() {
         let stat = "cpu  100 0 50 9999 77 1 2 3 0 0\ncpu0 1 1 1 1\nbtime 1700000000\n";
         let memory = "MemTotal: 1000 kB\nMemFree: 300 kB\nInactive(file): 200 kB\nAnonPages: 400 kB\n";
-        let node = Node::parse(stat, memory, "pgfault 12\npgmajfault 3\n", "0.1 0.2 0.3 2/345 999\n");
+        let node = Node::parse(stat, "pgfault 12\npgmajfault 3\n", "0.1 0.2 0.3 2/345 999\n");
+        let node = node.with_memory(memory, counted(memory, ""));
         assert_eq!(node.cpu_nanoseconds, 156 * NANOSECONDS_PER_TICK);
         assert_eq!((node.memory_usage_bytes, node.memory_working_set_bytes), (700 << 10, 500 << 10));
         assert_eq!((node.memory_available_bytes, node.memory_rss_bytes), (500 << 10, 400 << 10));
         assert_eq!((node.page_faults, node.major_page_faults, node.processes), (12, 3, 345));
         assert_eq!(node.boot_seconds, 1_700_000_000);
+        let root = format!("anon 1\ninactive_file {}\n", 600 << 10);
+        assert_eq!(counted(memory, &root), InUse { bytes: 700 << 10, inactive_file_bytes: 600 << 10 });
+    }
+
+    #[test]
+    fn tc_230_the_smaller_of_two_bounds_limits_processes() {
+        assert_eq!(processes_max("32768\n", "7000\n"), 7000);
+        assert_eq!(processes_max("32768\n", "127000\n"), 32768);
+        assert_eq!(processes_max("", "7000\n"), 7000);
     }
 }
