@@ -69,9 +69,8 @@ impl Instance {
     /// Time on a processor the agent has had so far.
     pub(super) fn agent_cpu(&self) -> Result<Duration> {
         let pid = self.agent.as_ref().context("the agent was not started")?.id();
-        let threads = fs::read_dir(format!("/proc/{pid}/task")).context("the agent has ended")?.flatten();
-        let lines = threads.map(|thread| fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default());
-        Ok(lines.map(|line| nanoseconds(&line)).sum())
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).context("the agent has ended")?;
+        ticks(&stat).map(|ticks| Duration::from_millis(ticks * 10)).context("its times cannot be read")
     }
 
     /// Memory of each shim that it shares with nobody, in MB.
@@ -171,10 +170,11 @@ fn memory_mb(pid: u32, fields: &[&str]) -> Result<f64> {
     Ok(kilobytes(&text, fields) / 1000.0)
 }
 
-/// The first number of a `schedstat`.
-fn nanoseconds(line: &str) -> Duration {
-    let first = line.split_whitespace().next().and_then(|word| word.parse().ok());
-    Duration::from_nanos(first.unwrap_or(0))
+/// `utime` and `stime` of a process, in hundredths of a second as user space
+/// sees them; the name before them may contain anything, also parentheses.
+fn ticks(stat: &str) -> Option<u64> {
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    Some(fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?)
 }
 
 /// The sum of the named fields of `smaps_rollup`, in thousands of bytes.
@@ -197,5 +197,12 @@ mod tests {
             "5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss:  1500 kB\nPrivate_Clean: 125 kB\nPrivate_Dirty: 875 kB\n";
         assert_eq!(kilobytes(text, &["Private_Clean:", "Private_Dirty:"]), 1024.0);
         assert_eq!(kilobytes(text, &["Rss:"]), 1536.0);
+    }
+
+    #[test]
+    fn processor_time_is_what_the_process_and_the_kernel_took_for_it() {
+        let stat = "42 (pod) (ium) S 1 42 42 0 -1 4194560 900 0 1 0 123 77 9 9 20 0 12 0 5000\n";
+        assert_eq!(ticks(stat), Some(200));
+        assert_eq!(ticks("42 (podium"), None);
     }
 }
