@@ -137,11 +137,8 @@ async fn agent(authority: &Authority) -> SocketAddr {
     address
 }
 
-#[tokio::test]
-async fn api_609_logs_come_from_the_node_agent() {
-    let cluster = cluster().await;
-    let address = agent(&cluster.authority).await;
-    let admin = support::Client(cluster.api.service(Identity::admin()));
+/// Node `n`, whose agent listens at `address`.
+async fn register(admin: &support::Client, address: SocketAddr) {
     let node = json!({
         "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
         "status": {
@@ -151,6 +148,14 @@ async fn api_609_logs_come_from_the_node_agent() {
     });
     let (code, made) = admin.post("/api/v1/nodes", &node).await;
     assert_eq!(code, 201, "{made}");
+}
+
+#[tokio::test]
+async fn api_609_logs_come_from_the_node_agent() {
+    let cluster = cluster().await;
+    let address = agent(&cluster.authority).await;
+    let admin = support::Client(cluster.api.service(Identity::admin()));
+    register(&admin, address).await;
     admin.pod("web").await;
     admin.bind("web", "n").await;
     let path = "/api/v1/namespaces/default/pods/web/log?tailLines=5&follow=true";
@@ -211,14 +216,7 @@ impl Cluster {
     async fn streaming_pod(&self) {
         let address = streaming_agent(&self.authority).await;
         let admin = support::Client(self.api.service(Identity::admin()));
-        let node = json!({
-            "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
-            "status": {
-                "addresses": [{"type": "InternalIP", "address": address.ip().to_string()}],
-                "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}},
-            },
-        });
-        assert_eq!(admin.post("/api/v1/nodes", &node).await.0, 201);
+        register(&admin, address).await;
         let mut pod = support::pod("web");
         let more = json!({"name": "gone", "image": "busybox"});
         pod["spec"]["containers"].as_array_mut().unwrap().push(more);
@@ -310,14 +308,7 @@ async fn api_607_requests_are_passed_on_to_the_agent_and_to_pods() {
     let cluster = cluster().await;
     let address = agent(&cluster.authority).await;
     let admin = support::Client(cluster.api.service(Identity::admin()));
-    let node = json!({
-        "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
-        "status": {
-            "addresses": [{"type": "InternalIP", "address": address.ip().to_string()}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": address.port()}},
-        },
-    });
-    assert_eq!(admin.post("/api/v1/nodes", &node).await.0, 201);
+    register(&admin, address).await;
     let passed = cluster.get("/api/v1/nodes/n/proxy/stats/summary?only=cpu%20x", Some(ADMIN)).await;
     assert_eq!(passed, (200, "asked /stats/summary?only=cpu+x\n".to_owned()));
     let named = cluster.get(&format!("/api/v1/nodes/n:{}/proxy/previous", address.port()), Some(ADMIN)).await;

@@ -111,13 +111,13 @@ async fn exchange(
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
 
     use cri::CriError;
     use tokio::io::duplex;
     use tokio_tungstenite::tungstenite::protocol::Role;
 
     use super::*;
+    use crate::websocket::tests::by_channel;
 
     /// Port 80 repeats once and ends, every other one refuses.
     fn target() -> Target {
@@ -145,16 +145,7 @@ mod tests {
         tokio::spawn(async move { serve(server, &[81, 80], target()).await });
         let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
         client.send(message(2, b"hello")).await.unwrap();
-        let mut said: [Vec<u8>; 4] = Default::default();
-        let all = async {
-            while let Some(Ok(message)) = client.next().await {
-                if let Message::Binary(bytes) = message {
-                    said[usize::from(bytes[0])].extend_from_slice(&bytes[1..]);
-                }
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(30), all).await.expect("the server does not close");
-        let [data_81, error_81, data_80, error_80] = said;
+        let [data_81, error_81, data_80, error_80] = by_channel(&mut client).await;
         assert_eq!((data_81.as_slice(), &error_81[..2]), ([81, 0].as_slice(), [81, 0].as_slice()));
         let failure = "error forwarding port 81 to pod web, uid u1: connection refused";
         assert_eq!(std::str::from_utf8(&error_81[2..]).unwrap(), failure);

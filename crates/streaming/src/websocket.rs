@@ -112,4 +112,4 @@ fn pieces(message: &Message, version: Version) -> Vec<Said> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

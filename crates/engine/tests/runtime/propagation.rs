@@ -133,12 +133,7 @@ fn read_only_holds_below_only_if_asked() {
             let mut config = shell(name, script);
             let volume = Mount { readonly: true, recursive_readonly, ..shared.volume(Propagation::Private) };
             config.mounts = vec![volume];
-            let id = world.run_with(&sandbox, config).await;
-            world.exit(&id).await;
-            let output = world.output(&id).await;
-            let output: String =
-                output.lines().filter(|line| !line.contains(": ")).map(|line| format!("{line}\n")).collect();
-            assert_eq!(output, said, "{name}");
+            assert_eq!(world.answers(&sandbox, config).await, said, "{name}");
         }
         // The node's own view is as writable as before.
         fs::write(shared.inner().join("node"), "").unwrap();

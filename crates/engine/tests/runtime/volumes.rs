@@ -231,12 +231,7 @@ fn a_working_directory_may_be_in_a_volume() {
             config.working_dir = cwd.into();
             config.security.run_as_user = Some(user);
             config.mounts = vec![Mount::new(&volume, "/data", false)];
-            let id = world.run_with(&sandbox, config).await;
-            world.exit(&id).await;
-            let output = world.output(&id).await;
-            let output: String =
-                output.lines().filter(|line| !line.contains(": ")).map(|line| format!("{line}\n")).collect();
-            assert_eq!(output, said, "{name}");
+            assert_eq!(world.answers(&sandbox, config).await, said, "{name}");
         }
         assert!(volume.join("new").is_dir());
     });

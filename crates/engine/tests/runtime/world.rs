@@ -150,6 +150,15 @@ impl World {
         log.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap_or_default().to_owned() + "\n").collect()
     }
 
+    /// What a container says until it ends, without the complaints of its
+    /// commands (`ls: …`), which differ between kernels.
+    pub(crate) async fn answers(&self, sandbox: &SandboxId, config: ContainerConfig) -> String {
+        let id = self.run_with(sandbox, config).await;
+        self.exit(&id).await;
+        let output = self.output(&id).await;
+        output.lines().filter(|line| !line.contains(": ")).map(|line| format!("{line}\n")).collect()
+    }
+
     /// Runs a script to its end: exit code and output.
     pub(crate) async fn outcome(&self, sandbox: &SandboxId, name: &str, script: &str) -> (i32, String) {
         let id = self.run(sandbox, name, script).await;

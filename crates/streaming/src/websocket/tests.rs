@@ -48,6 +48,11 @@ async fn connect(fake: &Fake, request: ExecRequest, protocol: &str) -> WebSocket
 
 /// Everything the server says until it closes, by stream.
 async fn rest(client: &mut WebSocketStream<DuplexStream>) -> [String; 4] {
+    by_channel(client).await.map(|bytes| String::from_utf8(bytes).unwrap())
+}
+
+/// The same in bytes.
+pub(crate) async fn by_channel(client: &mut WebSocketStream<DuplexStream>) -> [Vec<u8>; 4] {
     let mut said: [Vec<u8>; 4] = Default::default();
     let all = async {
         while let Some(Ok(message)) = client.next().await {
@@ -57,7 +62,7 @@ async fn rest(client: &mut WebSocketStream<DuplexStream>) -> [String; 4] {
         }
     };
     tokio::time::timeout(Duration::from_secs(30), all).await.expect("the server does not close");
-    said.map(|bytes| String::from_utf8(bytes).unwrap())
+    said
 }
 
 fn fake() -> Fake {
