@@ -4,6 +4,7 @@ mod service_account;
 mod storage;
 
 use objects::Kind;
+use objects::placement::conditions::{NOT_READY, UNREACHABLE};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -31,6 +32,7 @@ pub(crate) async fn create(
             storage::protect(doc, "kubernetes.io/pvc-protection");
         }
         "PersistentVolume" => storage::protect(doc, "kubernetes.io/pv-protection"),
+        "Node" => not_ready(doc),
         _ => {}
     }
     Ok(())
@@ -74,11 +76,22 @@ fn priority(kind: &Kind, doc: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// API-715, TC-171: nothing is placed on a node before its controller has seen that it
+/// is ready.
+fn not_ready(doc: &mut Value) {
+    let list = object::object_mut(doc, "spec").entry("taints").or_insert(json!([]));
+    let Some(list) = list.as_array_mut() else { return };
+    let is_there = |taint: &Value| taint["key"] == NOT_READY && taint["effect"] == "NoSchedule";
+    if !list.iter().any(is_there) {
+        list.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}
+
 /// API-709: five minutes on a lost node, unless the pod says otherwise.
 fn tolerations(doc: &mut Value) {
     let list = object::object_mut(doc, "spec").entry("tolerations").or_insert(json!([]));
     let Some(list) = list.as_array_mut() else { return };
-    for taint in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for taint in [NOT_READY, UNREACHABLE] {
         let is_tolerated = list.iter().any(|toleration| {
             let (key, effect) = (object::text(toleration, &["key"]), object::text(toleration, &["effect"]));
             (key == taint || key.is_empty()) && (effect == "NoExecute" || effect.is_empty())

@@ -362,3 +362,21 @@ async fn api_611_logs_need_a_container_where_there_are_several() {
     assert_eq!((code, status["message"].as_str().unwrap()), (400, "container c is not valid for pod web"));
     assert_eq!(fixture.admin.get(&format!("{PODS}/web/log?container=a")).await.0, 204, "API-612");
 }
+
+#[tokio::test]
+async fn tc_171_api_715_a_new_node_is_not_used_before_it_is_seen_ready() {
+    let admin = fixture().await.admin;
+    let own = json!({"key": "own", "effect": "NoExecute"});
+    let born = json!({"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"});
+    for (name, given, kept) in [
+        ("plain", json!([]), json!([born])),
+        ("tainted", json!([own]), json!([own, born])),
+        ("careful", json!([born]), json!([born])),
+    ] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": given}});
+        let (code, made) = admin.post("/api/v1/nodes", &node).await;
+        assert_eq!((code, &made["spec"]["taints"]), (201, &kept), "{made}");
+    }
+    let (code, ready) = admin.merge("/api/v1/nodes/plain", &json!({"spec": {"taints": null}})).await;
+    assert_eq!((code, &ready["spec"]["taints"]), (200, &Value::Null), "only when it is made");
+}

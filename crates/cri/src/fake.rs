@@ -67,6 +67,7 @@ impl Run {
 /// The verbs that can be told to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
+    Version,
     RunSandbox,
     StopSandbox,
     RemoveSandbox,
@@ -239,6 +240,7 @@ impl World {
 #[async_trait]
 impl Runtime for Fake {
     async fn version(&self) -> Result<RuntimeVersion, CriError> {
+        self.world().fault(Verb::Version)?;
         Ok(RuntimeVersion { name: "podium".to_owned(), version: "fake".to_owned() })
     }
 

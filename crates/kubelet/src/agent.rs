@@ -146,8 +146,7 @@ async fn start(
 /// everything the API knows, then what it does not.
 async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Steward) {
     let mut wake_ups = ctx.runtime.events();
-    let own = Scope::fields(format!("metadata.name={}", ctx.config.node_name));
-    let nodes = ctx.client.cache::<Node>(own);
+    let nodes = ctx.client.cache::<Node>(node::own(&ctx));
     let (mut node_changes, mut changes) = (nodes.subscribe(), cache.subscribe());
     let mut statics = statics::follow(&ctx).await;
     let mut pods = Pods::new(ctx, cache.connections(), steward);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Mono, Timestamp};
-use client::{ApiError, Patch, Severity};
+use client::{ApiError, Patch, Scope, Severity};
 use objects::Quantity as Amount;
 use objects::api::coordination::v1::{Lease, LeaseSpec};
 use objects::api::core::v1::{
@@ -97,8 +97,11 @@ fn labels(ctx: &Ctx) -> BTreeMap<String, String> {
     labels
 }
 
-/// TC-168: computed every period, written when it changed or is due.
+/// TC-168: computed every period, written when it changed or is due. TC-198:
+/// compared with what the API shows, which others may have changed: a node that
+/// was called lost says again that it is not.
 async fn keep_status(ctx: &Ctx, mut node: Node, mut face: watch::Receiver<Face>) {
+    let shared = ctx.client.cache::<Node>(own(ctx));
     let mut written_at: Option<Mono> = None;
     let mut pause = tokio::time::interval(ctx.config.periods.node_status);
     pause.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -106,7 +109,10 @@ async fn keep_status(ctx: &Ctx, mut node: Node, mut face: watch::Receiver<Face>)
         tokio::select! {
             biased;
             Ok(()) = face.changed() => {}
-            _ = pause.tick() => {}
+            _ = pause.tick() => if let Some(seen) = shared.get("", &ctx.config.node_name).filter(|seen| !is_older(seen, &node)) {
+                tell_schedulable(ctx, &node, &seen);
+                node = Node::clone(&seen);
+            },
         }
         let now = ctx.clock.now().mono;
         let shown = face.borrow_and_update().clone();
@@ -148,6 +154,28 @@ fn tell_transitions(ctx: &Ctx, old: &Node, new: &Node) {
         };
         tell(ctx, Severity::Normal, reason, &format!("Node {} status is now: {reason}", ctx.config.node_name));
     }
+}
+
+/// TC-203: told when an operator cordons the node, and when the opposite.
+fn tell_schedulable(ctx: &Ctx, old: &Node, new: &Node) {
+    let is_cordoned = |node: &Node| node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true));
+    let reason = match (is_cordoned(old), is_cordoned(new)) {
+        (false, true) => "NodeNotSchedulable",
+        (true, false) => "NodeSchedulable",
+        (true, true) | (false, false) => return,
+    };
+    tell(ctx, Severity::Normal, reason, &format!("Node {} status is now: {reason}", ctx.config.node_name));
+}
+
+/// A cache may not have seen yet what was written here.
+fn is_older(seen: &Node, held: &Node) -> bool {
+    let number = |node: &Node| node.metadata.resource_version.as_ref()?.parse::<u64>().ok();
+    matches!((number(seen), number(held)), (Some(seen), Some(held)) if seen < held)
+}
+
+/// The Node object of this agent alone.
+pub(crate) fn own(ctx: &Ctx) -> Scope {
+    Scope::fields(format!("metadata.name={}", ctx.config.node_name))
 }
 
 fn conditions_of(node: &Node) -> impl Iterator<Item = &NodeCondition> {

@@ -5,6 +5,7 @@
 //! names, a `PodiumConfiguration` with what flags can say, or both. A field we
 //! would not act on is an error: who sets it should know.
 
+mod cluster;
 mod house;
 mod node;
 mod pulls;
@@ -73,10 +74,15 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) write_kubeconfig: Option<PathBuf>,
     pub(crate) stop_pods: bool,
     pub(crate) log: Option<String>,
+    node_monitor_grace_period: Option<String>,
+    node_startup_grace_period: Option<String>,
+    lost_node_fail_delay: Option<String>,
+    #[serde(rename = "terminatedPodGCThreshold")]
+    terminated_pod_gc_threshold: Option<i64>,
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, nodeName, podCIDR, registryConfig, runDir, runtime, stopPods, writeKubeconfig";
+const PODIUM_FIELDS: &str = "bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these
@@ -96,6 +102,7 @@ impl Settings {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
+        self.podium.nodes()?;
         self.kubelet.check(&self.gates)
     }
 

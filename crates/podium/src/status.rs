@@ -50,10 +50,16 @@ pub(crate) async fn ready(client: &Client, name: Option<&str>) -> String {
     loop {
         let change = changes.next().await;
         let found = change.object().metadata.name.as_deref().unwrap_or_default();
-        if change.object().is_ready() && name.is_none_or(|name| name == found) {
+        if change.object().is_ready() && !is_new(change.object()) && name.is_none_or(|name| name == found) {
             return found.to_owned();
         }
     }
+}
+
+/// TC-171: pods are not placed on a node before the taint it was born with is gone.
+fn is_new(node: &Node) -> bool {
+    let mut taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.any(|taint| taint.key == objects::placement::conditions::NOT_READY)
 }
 
 async fn report(path: &Path) -> Result<()> {

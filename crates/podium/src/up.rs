@@ -66,8 +66,8 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     .compose()?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
     let power = kubelet.power();
-    let controllers =
-        controllers(&instance, &authority, &node_name, in_process(&api, Identity::controllers(), &mut rng), &clock);
+    let client = in_process(&api, Identity::controllers(), &mut rng);
+    let controllers = Controllers::new(client, clock.clone(), duties(&instance, &authority, &node_name, &settings)?);
     let components = [
         tokio::spawn(follow_power(power)?),
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),
@@ -205,16 +205,19 @@ fn kubelet_tls(authority: &Authority, node_name: &str, address: SocketAddr) -> R
     authority.server_config(&leaf, agent::PROTOCOLS)
 }
 
-fn controllers(
+/// What the cluster does by itself.
+fn duties(
     instance: &Instance,
     authority: &Authority,
     node_name: &str,
-    client: Client,
-    clock: &Clock,
-) -> Controllers {
-    let storage = StorageConfig { node_name: node_name.to_owned(), root: instance.places.volumes() };
-    let certificate = authority.certificate_pem().to_owned();
-    Controllers::new(client, clock.clone(), ControllersConfig { certificate, storage })
+    settings: &Settings,
+) -> Result<ControllersConfig> {
+    Ok(ControllersConfig {
+        certificate: authority.certificate_pem().to_owned(),
+        storage: StorageConfig { node_name: node_name.to_owned(), root: instance.places.volumes() },
+        nodes: settings.podium.nodes()?,
+        terminated_pods_max: settings.podium.terminated_pods_max(),
+    })
 }
 
 /// A client that reaches the API server without a socket.

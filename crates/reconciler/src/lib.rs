@@ -4,9 +4,13 @@
 //! Contains no decision: who is scheduled where and when to try again is
 //! `scheduler`'s, what the cluster does by itself is `controllers`'.
 
+mod disruption;
 mod namespaces;
+mod nodes;
+mod pod_gc;
 mod scheduling;
 mod storage;
+mod taint_eviction;
 mod writes;
 
 use ambient::{Clock, Rng};
@@ -36,14 +40,19 @@ impl Reconciler {
     }
 }
 
+pub use controllers::nodes::Settings as NodeSettings;
+pub use controllers::pod_gc::TERMINATED_MAX;
 pub use storage::StorageConfig;
 
 /// What the controllers need to know.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ControllersConfig {
     /// The API server's authority, in PEM: what pods are told to trust.
     pub certificate: String,
     pub storage: StorageConfig,
+    pub nodes: NodeSettings,
+    /// More finished pods than this are removed; `None` keeps all.
+    pub terminated_pods_max: Option<usize>,
 }
 
 /// What the cluster does by itself, beside scheduling.
@@ -60,14 +69,21 @@ impl Controllers {
 
     /// Runs until `shutdown` completes; what is in flight then is dropped.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let ControllersConfig { certificate, storage } = self.config;
-        let namespaces = namespaces::run(self.client.clone(), certificate);
-        let storage = storage::run(self.client, self.clock, storage);
+        let ControllersConfig { certificate, storage, nodes, terminated_pods_max } = self.config;
+        let (client, clock) = (|| self.client.clone(), || self.clock.clone());
+        let namespaces = namespaces::run(client(), certificate);
+        let storage = storage::run(client(), clock(), storage);
+        let nodes = nodes::run(client(), clock(), nodes);
+        let taint_eviction = taint_eviction::run(client(), clock());
+        let pod_gc = pod_gc::run(client(), clock(), terminated_pods_max);
         tokio::select! {
             biased;
             () = shutdown => {}
             never = namespaces => match never {},
             never = storage => match never {},
+            never = nodes => match never {},
+            never = taint_eviction => match never {},
+            never = pod_gc => match never {},
         }
     }
 }

@@ -6,6 +6,7 @@ mod admitting;
 mod evicting;
 mod handlers;
 mod log_files;
+mod nodes;
 mod panics;
 mod preparing;
 mod serving;

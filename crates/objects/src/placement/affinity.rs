@@ -15,8 +15,7 @@ pub struct NodeFace<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wishes {
     selector: BTreeMap<String, String>,
-    /// `None`: no required affinity. `Some(vec![])` matches no node.
-    required: Option<Vec<Term>>,
+    required: Option<NodeSelector>,
     preferred: Vec<(i64, Term)>,
 }
 
@@ -27,7 +26,7 @@ impl Wishes {
         let preferred = affinity.and_then(|node| node.preferred_during_scheduling_ignored_during_execution.as_ref());
         Self {
             selector: spec.node_selector.clone().unwrap_or_default(),
-            required: required.map(|selector| selector.node_selector_terms.iter().map(Term::parse).collect()),
+            required: required.map(NodeSelector::parse),
             preferred: preferred
                 .into_iter()
                 .flatten()
@@ -39,12 +38,27 @@ impl Wishes {
     /// TC-331 NodeAffinity: the selector and any one of the required terms.
     pub fn are_met_by(&self, node: NodeFace<'_>) -> bool {
         self.selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
-            && self.required.as_ref().is_none_or(|terms| terms.iter().any(|term| term.matches(node)))
+            && self.required.as_ref().is_none_or(|selector| selector.matches(node))
     }
 
     /// The sum of the weights of the preferred terms that `node` meets.
     pub fn weight_of(&self, node: NodeFace<'_>) -> i64 {
         self.preferred.iter().filter(|(_, term)| term.is_empty() || term.matches(node)).map(|(weight, _)| weight).sum()
+    }
+}
+
+/// Nodes that meet any of its terms; of volumes, too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeSelector(Vec<Term>);
+
+impl NodeSelector {
+    pub fn parse(selector: &core::NodeSelector) -> Self {
+        Self(selector.node_selector_terms.iter().map(Term::parse).collect())
+    }
+
+    /// One without terms matches no node.
+    pub fn matches(&self, node: NodeFace<'_>) -> bool {
+        self.0.iter().any(|term| term.matches(node))
     }
 }
 

@@ -85,6 +85,10 @@ impl Api {
         self.delete(&key, Some(grace));
     }
 
+    pub(crate) fn delete_node(&self, name: &str) {
+        self.delete(&Key { resource: "nodes".into(), namespace: String::new(), name: name.into() }, None);
+    }
+
     pub(crate) fn change_pod(&self, name: &str, change: impl FnOnce(&mut Value)) {
         self.change("pods", name, change);
     }
@@ -122,8 +126,9 @@ impl Api {
     }
 
     pub(crate) fn change(&self, resource: &str, name: &str, change: impl FnOnce(&mut Value)) {
-        let key = Key { resource: resource.into(), namespace: "default".into(), name: name.into() };
-        let mut object = self.get(resource, "default", name).expect("it exists");
+        let namespace = if resource == "nodes" { "" } else { "default" };
+        let key = Key { resource: resource.into(), namespace: namespace.into(), name: name.into() };
+        let mut object = self.get(resource, namespace, name).expect("it exists");
         change(&mut object);
         self.store(key, object, "MODIFIED");
     }

@@ -1,5 +1,5 @@
-//! An API server double: lists and watches of pods and nodes, bindings, status
-//! patches and Events, nothing more. Writes are told in the order they came.
+//! An API server double: lists and watches, bindings, patches, deletions and
+//! Events, nothing more. Writes are told in the order they came.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -47,13 +47,22 @@ struct State {
     objects: BTreeMap<(String, String), Value>,
     watchers: Vec<(String, mpsc::UnboundedSender<Value>)>,
     refusal: Option<(u16, &'static str)>,
+    /// Status patches of pods are told whole, not as the scheduler's condition.
+    tells_patches: bool,
     tell: mpsc::UnboundedSender<String>,
 }
 
 impl Api {
     pub(crate) fn with<const N: usize>(objects: [Value; N]) -> Self {
         let (tell, told) = mpsc::unbounded_channel();
-        let state = State { revision: 1, objects: BTreeMap::new(), watchers: Vec::new(), refusal: None, tell };
+        let state = State {
+            revision: 1,
+            objects: BTreeMap::new(),
+            watchers: Vec::new(),
+            refusal: None,
+            tells_patches: false,
+            tell,
+        };
         let api = Self { state: Arc::new(Mutex::new(state)), told: Arc::new(tokio::sync::Mutex::new(told)) };
         objects.into_iter().for_each(|object| api.apply(object));
         api
@@ -64,6 +73,15 @@ impl Api {
         self.lock().apply(object);
     }
 
+    pub(crate) fn tell_patches(&self) {
+        self.lock().tells_patches = true;
+    }
+
+    /// It vanishes, and the watchers learn of it.
+    pub(crate) fn remove(&self, plural: &str, name: &str) {
+        self.lock().remove(plural, name);
+    }
+
     pub(crate) fn refuse_next_binding(&self, code: u16, reason: &'static str) {
         self.lock().refusal = Some((code, reason));
     }
@@ -71,11 +89,16 @@ impl Api {
     /// The next `N` writes, sorted: Events and other writes have no order
     /// among each other.
     pub(crate) async fn next_writes<const N: usize>(&self) -> [String; N] {
+        self.next_writes_within(Duration::from_secs(60)).await
+    }
+
+    /// The same with more patience.
+    pub(crate) async fn next_writes_within<const N: usize>(&self, patience: Duration) -> [String; N] {
         let mut told = self.told.lock().await;
         let mut lines = std::array::from_fn(|_| String::new());
         for line in &mut lines {
-            let next = tokio::time::timeout(Duration::from_secs(60), told.recv()).await;
-            *line = next.expect("no write within a minute").expect("the double tells as long as it lives");
+            let next = tokio::time::timeout(patience, told.recv()).await;
+            *line = next.expect("no write in time").expect("the double tells as long as it lives");
         }
         lines.sort();
         lines
@@ -108,12 +131,21 @@ impl Api {
         let (head, body) = request.into_parts();
         let body = body.collect().await.expect("requests arrive whole").to_bytes();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let path: Vec<&str> = head.uri.path().trim_start_matches("/api/v1/").split('/').collect();
+        let groups = ["/api/v1/", "/apis/coordination.k8s.io/v1/", "/apis/storage.k8s.io/v1/"];
+        let path = head.uri.path();
+        let path = groups.iter().find_map(|group| path.strip_prefix(group)).unwrap_or(path);
+        let path: Vec<&str> = path.split('/').collect();
         let is_watch = head.uri.query().is_some_and(|query| query.contains("watch=true"));
         let mut state = self.lock();
         match (&head.method, path.as_slice()) {
-            (&Method::GET, [plural]) if is_watch => state.watch(plural),
-            (&Method::GET, [plural]) => whole(200, &state.list(plural)),
+            (&Method::GET, [plural] | ["namespaces", _, plural]) if is_watch => state.watch(plural),
+            (&Method::GET, [plural] | ["namespaces", _, plural]) => whole(200, &state.list(plural)),
+            (&Method::GET, ["nodes", name]) => state.get("nodes", name),
+            (&Method::PATCH, ["nodes", name] | ["nodes", name, "status"]) => state.patch("nodes", name, &body),
+            (&Method::DELETE, ["namespaces", _, "pods", name]) => state.delete(name, &body),
+            (&Method::PATCH, ["namespaces", _, "pods", name, "status"]) if state.tells_patches => {
+                state.patch("pods", name, &body)
+            }
             (&Method::POST, ["namespaces", _, "pods", name, "binding"]) => state.bind(name, &body),
             (&Method::PATCH, ["namespaces", _, "pods", name, "status"]) => state.patch_status(name, &body),
             (&Method::POST, ["namespaces", _, "events"]) => state.event(&body),
@@ -187,6 +219,53 @@ impl State {
         pod["status"]["conditions"] = json!([condition]);
         self.apply(pod.clone());
         whole(200, &pod)
+    }
+
+    fn get(&self, plural: &str, name: &str) -> Answer {
+        match self.objects.get(&(plural.to_owned(), name.to_owned())) {
+            Some(object) => whole(200, object),
+            None => whole(404, &status(404, "NotFound")),
+        }
+    }
+
+    /// Lists are joined by type, as far as they have any, and replaced otherwise.
+    fn patch(&mut self, plural: &str, name: &str, patch: &Value) -> Answer {
+        let key = (plural.to_owned(), name.to_owned());
+        let Some(mut object) = self.objects.get(&key).cloned() else { return whole(404, &status(404, "NotFound")) };
+        let meta = &patch["metadata"];
+        let is_same = |field: &str| meta[field].is_null() || meta[field] == object["metadata"][field];
+        if !is_same("uid") || !is_same("resourceVersion") {
+            return whole(409, &status(409, "Conflict"));
+        }
+        let part = if patch["status"].is_null() { "spec" } else { "status" };
+        self.told(format!("patch {plural}/{name} {part} {}", patch[part]));
+        for (field, value) in patch[part].as_object().into_iter().flatten() {
+            let held = &mut object[part][field];
+            match (held.as_array_mut(), value.as_array()) {
+                (Some(held), Some(news)) if field == "conditions" => {
+                    held.retain(|held| !news.iter().any(|new| new["type"] == held["type"]));
+                    held.extend(news.iter().cloned());
+                }
+                _ => *held = value.clone(),
+            }
+        }
+        self.apply(object.clone());
+        whole(200, &object)
+    }
+
+    fn delete(&mut self, name: &str, how: &Value) -> Answer {
+        let grace = how["gracePeriodSeconds"].as_i64();
+        self.told(format!("delete {name} {} grace {grace:?}", text(&how["preconditions"]["uid"])));
+        self.remove("pods", name);
+        whole(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+    }
+
+    fn remove(&mut self, plural: &str, name: &str) {
+        self.revision += 1;
+        let Some(mut object) = self.objects.remove(&(plural.to_owned(), name.to_owned())) else { return };
+        object["metadata"]["resourceVersion"] = json!(self.revision.to_string());
+        let event = json!({"type": "DELETED", "object": object});
+        self.watchers.retain(|(kind, watcher)| kind != plural || watcher.send(event.clone()).is_ok());
     }
 
     fn event(&mut self, event: &Value) -> Answer {

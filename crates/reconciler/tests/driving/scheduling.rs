@@ -1,16 +1,14 @@
 //! The scheduling driver against an API server double: which requests go out,
 //! how often, and when.
 
-#[path = "scheduling/api.rs"]
-mod api;
-
 use std::time::Duration;
 
 use ambient::{Clock, Rng};
-use api::{Api, node, pod};
 use client::Client;
 use reconciler::Reconciler;
 use serde_json::json;
+
+use crate::api::{Api, node, pod};
 
 /// Runs `script` beside a reconciler in virtual time.
 async fn check<F: Future<Output = ()>>(api: &Api, script: F) {

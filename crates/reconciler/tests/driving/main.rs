@@ -1,0 +1,6 @@
+//! The drivers against an API server double: which requests go out, how often,
+//! and when.
+
+mod api;
+mod node_loss;
+mod scheduling;
