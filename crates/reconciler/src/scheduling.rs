@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use ambient::{Clock, Rng};
 use client::{Change, Client, Recorder, Scope, Subscription};
-use objects::api::core::v1::{Node, Pod};
-use scheduler::{Action, Fact, NodeName, PodUid, Scheduler, parse_node, parse_pod};
+use objects::api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod};
+use objects::api::storage::v1::StorageClass;
+use scheduler::{
+    Action, Fact, NodeName, PodUid, Scheduler, claim_key, parse_claim, parse_class, parse_node, parse_pod, parse_volume,
+};
 use tokio::task::JoinSet;
 
 use crate::writes::{bind, record, show_failure};
@@ -17,13 +20,19 @@ const SCHEDULER_NAME: &str = "default-scheduler";
 /// store's group commits, few enough not to starve other clients.
 const WRITES_MAX: usize = 64;
 
-/// Never returns. Both lists are complete before the first decision, so that
+/// Never returns. All lists are complete before the first decision, so that
 /// no pod is told about nodes that were merely not seen yet.
 pub(crate) async fn run(client: Client, clock: Clock, mut rng: Rng) -> Infallible {
     let (nodes, pods) = (client.cache::<Node>(Scope::everywhere()), client.cache::<Pod>(Scope::everywhere()));
+    let (claims, volumes) = (client.cache(Scope::everywhere()), client.cache(Scope::everywhere()));
+    let classes = client.cache(Scope::everywhere());
     nodes.synced().await;
     pods.synced().await;
+    tokio::join!(claims.synced(), volumes.synced(), classes.synced());
     let mut driver = Driver {
+        claims: claims.subscribe(),
+        volumes: volumes.subscribe(),
+        classes: classes.subscribe(),
         nodes: nodes.subscribe(),
         pods: pods.subscribe(),
         recorder: Recorder::start(client.clone(), SCHEDULER_NAME, ""),
@@ -44,6 +53,9 @@ struct Driver {
     clock: Clock,
     nodes: Subscription<Node>,
     pods: Subscription<Pod>,
+    claims: Subscription<PersistentVolumeClaim>,
+    volumes: Subscription<PersistentVolume>,
+    classes: Subscription<StorageClass>,
     recorder: Recorder,
     scheduler: Scheduler,
     /// Each ends in the fact that tells its outcome.
@@ -51,8 +63,17 @@ struct Driver {
 }
 
 impl Driver {
-    /// Nodes first: a pod seen together with its node finds it.
+    /// Pods last: one seen together with its node and its claims finds them.
     fn absorb_pending(&mut self) {
+        while let Some(change) = self.classes.try_next() {
+            self.absorb(class_fact(&change));
+        }
+        while let Some(change) = self.volumes.try_next() {
+            self.absorb(volume_fact(&change));
+        }
+        while let Some(change) = self.claims.try_next() {
+            self.absorb(claim_fact(&change));
+        }
         while let Some(change) = self.nodes.try_next() {
             self.absorb(node_fact(&change));
         }
@@ -95,6 +116,9 @@ impl Driver {
             },
             change = self.nodes.next() => self.absorb(node_fact(&change)),
             change = self.pods.next() => self.absorb(pod_fact(&change)),
+            change = self.claims.next() => self.absorb(claim_fact(&change)),
+            change = self.volumes.next() => self.absorb(volume_fact(&change)),
+            change = self.classes.next() => self.absorb(class_fact(&change)),
             () = tokio::time::sleep(wake_in.unwrap_or(Duration::MAX)), if may_act && wake_in.is_some() => {}
         }
     }
@@ -115,5 +139,28 @@ fn pod_fact(change: &Change<Pod>) -> Fact {
     match change {
         Change::Applied(pod) => Fact::PodSeen(parse_pod(pod).into()),
         Change::Deleted(pod) => Fact::PodGone(PodUid::from(pod.metadata.uid.as_deref().unwrap_or_default())),
+    }
+}
+
+fn claim_fact(change: &Change<PersistentVolumeClaim>) -> Fact {
+    match change {
+        Change::Applied(claim) => Fact::ClaimSeen(parse_claim(claim)),
+        Change::Deleted(claim) => Fact::ClaimGone(claim_key(claim)),
+    }
+}
+
+fn volume_fact(change: &Change<PersistentVolume>) -> Fact {
+    let volume = parse_volume(change.object());
+    match change {
+        Change::Applied(_) => Fact::VolumeSeen(volume),
+        Change::Deleted(_) => Fact::VolumeGone(volume.name),
+    }
+}
+
+fn class_fact(change: &Change<StorageClass>) -> Fact {
+    let (name, waits) = parse_class(change.object());
+    match change {
+        Change::Applied(_) => Fact::ClassSeen { name, waits },
+        Change::Deleted(_) => Fact::ClassGone(name),
     }
 }

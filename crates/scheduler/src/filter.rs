@@ -2,6 +2,7 @@
 
 use objects::placement::{Taint, is_tolerated};
 
+use crate::claims::{self, Reach};
 use crate::snapshot::Usage;
 use crate::{Node, PodToPlace};
 
@@ -15,6 +16,10 @@ pub enum Reason {
     PortTaken,
     TooManyPods,
     Insufficient(String),
+    NoVolume,
+    VolumeElsewhere,
+    /// LC-159: features the node does not declare.
+    LacksFeatures(String),
 }
 
 impl std::fmt::Display for Reason {
@@ -27,6 +32,11 @@ impl std::fmt::Display for Reason {
             Self::PortTaken => "node(s) didn't have free ports for the requested pod ports",
             Self::TooManyPods => "Too many pods",
             Self::Insufficient(resource) => return write!(f, "Insufficient {resource}"),
+            Self::NoVolume => "node(s) didn't find available persistent volumes to bind",
+            Self::VolumeElsewhere => "node(s) didn't match PersistentVolume's node affinity",
+            Self::LacksFeatures(features) => {
+                return write!(f, "node declared features check failed - unsatisfied requirements: {features}");
+            }
         })
     }
 }
@@ -35,7 +45,13 @@ impl Reason {
     /// Whether a pod leaving a node can make this reason go away.
     pub(crate) fn yields_to_room(&self) -> bool {
         match self {
-            Self::Cordoned | Self::OtherName | Self::Tainted | Self::NotWished => false,
+            Self::Cordoned
+            | Self::OtherName
+            | Self::Tainted
+            | Self::NotWished
+            | Self::NoVolume
+            | Self::VolumeElsewhere
+            | Self::LacksFeatures(_) => false,
             Self::PortTaken | Self::TooManyPods | Self::Insufficient(_) => true,
         }
     }
@@ -55,14 +71,24 @@ impl Rejection {
     }
 }
 
+/// What a pod asks of a node, with the volumes behind its claims.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) pod: &'a PodToPlace,
+    pub(crate) reach: &'a Reach<'a>,
+}
+
 /// TC-331: the filters in upstream's order; the first that objects speaks for
 /// the node. `None`: the pod fits.
-pub(crate) fn objection(node: &Node, usage: &Usage, pod: &PodToPlace) -> Option<Rejection> {
+pub(crate) fn objection(node: &Node, usage: &Usage, Ask { pod, reach }: Ask<'_>) -> Option<Rejection> {
     if node.is_cordoned && !is_tolerated(&Taint::no_schedule(CORDON), &pod.tolerations) {
         return Rejection::for_good(Reason::Cordoned);
     }
     if pod.node_name.as_ref().is_some_and(|name| *name != node.name) {
         return Rejection::for_good(Reason::OtherName);
+    }
+    if let Some(features) = lacking(node, pod) {
+        return Rejection::for_good(Reason::LacksFeatures(features));
     }
     if node.taints.iter().any(|taint| taint.effect.repels() && !is_tolerated(taint, &pod.tolerations)) {
         return Rejection::for_good(Reason::Tainted);
@@ -73,7 +99,13 @@ pub(crate) fn objection(node: &Node, usage: &Usage, pod: &PodToPlace) -> Option<
     if usage.has_port_conflict(&pod.ports) {
         return Some(Rejection { reasons: vec![Reason::PortTaken], is_resolvable: true });
     }
-    shortage(node, usage, pod)
+    shortage(node, usage, pod).or_else(|| Rejection::for_good(claims::objection(node, reach)?))
+}
+
+/// LC-159: what the node would have to declare.
+fn lacking(node: &Node, pod: &PodToPlace) -> Option<String> {
+    let lacking: Vec<&str> = pod.features.difference(&node.features).map(String::as_str).collect();
+    (!lacking.is_empty()).then(|| lacking.join(", "))
 }
 
 /// Everything that is too little, because users fix requests in one go.

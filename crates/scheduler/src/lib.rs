@@ -31,12 +31,14 @@ mod filter;
 mod message;
 mod score;
 
+mod claims;
 mod node;
 mod pod;
 mod queue;
 mod resources;
 mod snapshot;
 
+pub use claims::{Claim, ClaimKey, Volume, claim_key, parse_claim, parse_class, parse_volume};
 pub use filter::{Reason, Rejection};
 pub use message::Preemption;
 pub use node::{Node, NodeName, parse_node};

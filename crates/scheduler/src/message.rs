@@ -1,6 +1,6 @@
 //! What users read when no node will have a pod, to the letter (TC-326).
 
-use crate::filter::objection;
+use crate::filter::{Ask, objection};
 use crate::plan::Nowhere;
 use crate::snapshot::Place;
 use crate::{Node, PodToPlace, Reason, Rejection};
@@ -21,7 +21,16 @@ pub enum Preemption {
 }
 
 impl Preemption {
-    pub(crate) fn consider(refusing: &[(&Node, &Place, Rejection)], pod: &PodToPlace) -> Self {
+    /// No node was asked at all.
+    pub(crate) fn not_asked(node_count: usize, pod: &PodToPlace) -> Self {
+        if !pod.may_preempt {
+            return Self::Forbidden;
+        }
+        Self::Hopeless { unhelpful: node_count, no_victims: 0, remaining: Vec::new() }
+    }
+
+    pub(crate) fn consider(refusing: &[(&Node, &Place, Rejection)], ask: Ask<'_>) -> Self {
+        let pod = ask.pod;
         if !pod.may_preempt {
             return Self::Forbidden;
         }
@@ -31,7 +40,7 @@ impl Preemption {
                 unhelpful += 1;
                 continue;
             }
-            let still = place.usage_above(pod.priority).and_then(|usage| objection(node, &usage, pod));
+            let still = place.usage_above(pod.priority).and_then(|usage| objection(node, &usage, ask));
             match still {
                 Some(rejection) => remaining.extend(rejection.reasons),
                 None => no_victims += 1,
@@ -62,6 +71,10 @@ impl Nowhere {
     pub fn message(&self) -> String {
         if self.node_count == 0 {
             return "no nodes available to schedule pods".to_owned();
+        }
+        if let Some(obstacle) = &self.obstacle {
+            let preemption = self.preemption.message(self.node_count);
+            return format!("0/{} nodes are available: {obstacle}. {preemption}", self.node_count);
         }
         let reasons = self.reasons.iter().map(|(reason, count)| (reason.to_string(), *count));
         format!("{} {}", sentence(self.node_count, reasons), self.preemption.message(self.node_count))

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use objects::api::core::v1 as core;
+use objects::placement::conditions::{Readiness, pressures};
 use objects::placement::{Effect, NodeFace, Taint};
 
 use crate::Resources;
@@ -37,6 +38,8 @@ pub struct Node {
     pub(crate) is_cordoned: bool,
     pub(crate) allocatable: Resources,
     pub(crate) pods_max: u64,
+    /// `status.declaredFeatures`
+    pub(crate) features: BTreeSet<String>,
 }
 
 impl Node {
@@ -55,10 +58,11 @@ pub fn parse_node(node: &core::Node) -> Node {
     Node {
         name: NodeName(node.metadata.name.clone().unwrap_or_default()),
         labels: node.metadata.labels.clone().unwrap_or_default(),
-        taints: declared.chain(condition_taints(status)).collect(),
+        taints: declared.chain(condition_taints(node)).collect(),
         is_cordoned: spec.is_some_and(|spec| spec.unschedulable == Some(true)),
         allocatable: Resources::parse_amounts(allocatable),
         pods_max: Resources::parse_pod_count(allocatable),
+        features: status.iter().flat_map(|status| status.declared_features.iter().flatten()).cloned().collect(),
     }
 }
 
@@ -70,22 +74,6 @@ fn declared_taint(taint: &core::Taint) -> Option<Taint> {
 /// TC-176: a condition counts as its taint already before a node controller
 /// has written that taint, and also where none runs. A node that never
 /// reported `Ready` is not ready.
-fn condition_taints(status: Option<&core::NodeStatus>) -> impl Iterator<Item = Taint> {
-    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
-    let value = |type_: &str| conditions.iter().find(|c| c.type_ == type_).map(|c| c.status.as_str());
-    let readiness = match value("Ready") {
-        Some("True") => None,
-        Some("Unknown") => Some("node.kubernetes.io/unreachable"),
-        Some(_) | None => Some("node.kubernetes.io/not-ready"),
-    };
-    let pressures = PRESSURES.into_iter().filter(|(type_, _)| value(type_) == Some("True")).map(|(_, key)| key);
-    readiness.into_iter().chain(pressures).map(Taint::no_schedule).collect::<Vec<_>>().into_iter()
+fn condition_taints(node: &core::Node) -> impl Iterator<Item = Taint> {
+    Readiness::of(node).taint().into_iter().chain(pressures(node)).map(Taint::no_schedule)
 }
-
-/// TC-176: condition (when `True`) and the key of its `NoSchedule` taint.
-const PRESSURES: [(&str, &str); 4] = [
-    ("MemoryPressure", "node.kubernetes.io/memory-pressure"),
-    ("DiskPressure", "node.kubernetes.io/disk-pressure"),
-    ("PIDPressure", "node.kubernetes.io/pid-pressure"),
-    ("NetworkUnavailable", "node.kubernetes.io/network-unavailable"),
-];

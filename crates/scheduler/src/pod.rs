@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use objects::api::core::v1 as core;
 use objects::placement::{HostPort, Toleration, Wishes, host_ports};
 
+use crate::claims::{ClaimKey, claims_of};
 use crate::{NodeName, Resources};
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +71,9 @@ pub struct PodToPlace {
     /// TC-335: requests as scoring sees them.
     pub(crate) scored: Resources,
     pub(crate) ports: BTreeSet<HostPort>,
+    pub(crate) claims: BTreeSet<ClaimKey>,
+    /// What a node must declare to run it.
+    pub(crate) features: BTreeSet<String>,
 }
 
 pub fn parse_pod(pod: &core::Pod) -> PodSeen {
@@ -106,6 +110,14 @@ fn bound_node(spec: &core::PodSpec) -> Option<NodeName> {
     spec.node_name.as_deref().filter(|name| !name.is_empty()).map(NodeName::from)
 }
 
+/// LC-159.
+fn features_of(spec: &core::PodSpec) -> BTreeSet<String> {
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let mut rules = containers.flat_map(|container| container.restart_policy_rules.iter().flatten());
+    let restarts_all = rules.any(|rule| rule.action == "RestartAllContainers");
+    restarts_all.then(|| "RestartAllContainersOnContainerExits".to_owned()).into_iter().collect()
+}
+
 fn parse_wants(pod: &core::Pod, spec: &core::PodSpec) -> PodToPlace {
     PodToPlace {
         priority: spec.priority.unwrap_or_default(),
@@ -116,5 +128,7 @@ fn parse_wants(pod: &core::Pod, spec: &core::PodSpec) -> PodToPlace {
         requests: Resources::parse_requests(pod),
         scored: Resources::parse_scored(spec),
         ports: host_ports(spec),
+        claims: claims_of(pod, spec),
+        features: features_of(spec),
     }
 }

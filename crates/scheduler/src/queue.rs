@@ -19,6 +19,8 @@ use crate::PodUid;
 pub(crate) enum Relief {
     /// A node came or changed in a way placement depends on.
     NodeChanged,
+    /// A claim, a volume or a class came or changed.
+    StorageChanged,
     /// A pod left a node or takes less of it.
     RoomMade,
 }
@@ -127,7 +129,7 @@ impl Queue {
     /// Wakes those whom the relief may help, and nobody else.
     pub(crate) fn relieve(&mut self, relief: Relief, now: Now) {
         let helped: Vec<PodUid> = match relief {
-            Relief::NodeChanged => self.parked.iter().map(|(_, uid)| uid.clone()).collect(),
+            Relief::NodeChanged | Relief::StorageChanged => self.parked.iter().map(|(_, uid)| uid.clone()).collect(),
             Relief::RoomMade => self.wants_room.iter().cloned().collect(),
         };
         for uid in helped {

@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ambient::{Mono, Now};
 
+use crate::claims::{Claim, ClaimKey, Claims, Volume};
 use crate::plan::{Decision, Nowhere, plan};
 use crate::pod::{PodSeen, Shown};
 use crate::queue::{Queue, Relief};
@@ -27,6 +28,16 @@ pub enum Fact {
     NodeGone(NodeName),
     PodSeen(Box<PodSeen>),
     PodGone(PodUid),
+    ClaimSeen(Claim),
+    ClaimGone(ClaimKey),
+    VolumeSeen(Volume),
+    VolumeGone(String),
+    /// Whether its claims wait for a pod.
+    ClassSeen {
+        name: String,
+        waits: bool,
+    },
+    ClassGone(String),
     /// The API server accepted a binding.
     Bound {
         pod: PodKey,
@@ -132,10 +143,23 @@ impl Scheduler {
             Fact::NodeGone(name) => self.snapshot.remove_node(&name),
             Fact::PodSeen(pod) => self.on_pod_seen(*pod, now),
             Fact::PodGone(uid) => self.release(&uid, now),
+            Fact::ClaimSeen(claim) => self.on_storage(|claims| claims.upsert_claim(claim), now),
+            Fact::ClaimGone(key) => self.on_storage(|claims| claims.remove_claim(&key), now),
+            Fact::VolumeSeen(volume) => self.on_storage(|claims| claims.upsert_volume(volume), now),
+            Fact::VolumeGone(name) => self.on_storage(|claims| claims.remove_volume(&name), now),
+            Fact::ClassSeen { name, waits } => self.on_storage(|claims| claims.upsert_class(name, waits), now),
+            Fact::ClassGone(name) => self.on_storage(|claims| claims.remove_class(&name), now),
             Fact::Bound { pod, node } => self.on_bound(pod, &node),
             Fact::BindFailed(uid, failure) => self.on_bind_failed(&uid, failure, now),
             Fact::Shown(uid) => self.on_shown(&uid),
             Fact::ShowFailed(uid) => self.on_show_failed(&uid, now),
+        }
+    }
+
+    /// TC-341: claims and volumes may be what somebody waits for.
+    fn on_storage(&mut self, change: impl FnOnce(&mut Claims) -> Changed, now: Now) {
+        if change(&mut self.snapshot.claims) == Changed::Something {
+            self.queue.relieve(Relief::StorageChanged, now);
         }
     }
 

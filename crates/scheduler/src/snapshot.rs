@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use objects::placement::HostPort;
 
+use crate::claims::Claims;
 use crate::{Node, NodeName, PodToPlace, PodUid, Resources};
 
 /// Nodes, and what the pods on them take. Pods may be known before their
@@ -14,6 +15,7 @@ pub struct Snapshot {
     places: BTreeMap<NodeName, Place>,
     homes: BTreeMap<PodUid, NodeName>,
     node_count: usize,
+    pub(crate) claims: Claims,
 }
 
 /// Whether a change to the snapshot changed anything a decision reads.
@@ -21,6 +23,12 @@ pub struct Snapshot {
 pub enum Changed {
     Nothing,
     Something,
+}
+
+impl Changed {
+    pub(crate) fn when(is_changed: bool) -> Self {
+        if is_changed { Self::Something } else { Self::Nothing }
+    }
 }
 
 /// What one pod takes from its node.

@@ -4,7 +4,7 @@
 mod script;
 
 use expect_test::expect;
-use scheduler::BindFailure;
+use scheduler::{BindFailure, Fact, parse_claim, parse_volume};
 use script::{Script, node, pod};
 use serde_json::json;
 
@@ -299,4 +299,80 @@ fn tc_335_pods_without_requests_spread_too() {
         bind default/c to n1
         bind default/d to n2
     "#]]);
+}
+
+const UNHELPFUL: &str = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
+
+/// What became of a pod that names the claim `data`, and of it after `later`.
+fn with_claim(before: &[Fact], later: Vec<Fact>) -> (Vec<String>, Vec<String>) {
+    let mut script = Script::new();
+    script.node(json!({"metadata": {"labels": {"zone": "a"}}, "of": node("n1")}));
+    before.iter().for_each(|fact| script.fact(fact.clone()));
+    let volumes = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    script.pod(json!({"spec": {"volumes": volumes}, "of": pod("web")}));
+    let first = script.take_lines();
+    later.into_iter().for_each(|fact| script.fact(fact));
+    script.advance_secs(2);
+    (first, script.take_lines())
+}
+
+fn claim(more: serde_json::Value) -> Fact {
+    let mut doc = json!({"metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "fast"}});
+    for (part, fields) in more.as_object().into_iter().flatten() {
+        for (field, value) in fields.as_object().into_iter().flatten() {
+            doc[part][field] = value.clone();
+        }
+    }
+    Fact::ClaimSeen(parse_claim(&serde_json::from_value(doc).expect("well-formed")))
+}
+
+fn bound_claim() -> Fact {
+    claim(json!({"metadata": {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}, "spec": {"volumeName": "v"}}))
+}
+
+fn volume(zone: &str) -> Fact {
+    let terms = json!([{"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}]);
+    let doc = json!({"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}});
+    Fact::VolumeSeen(parse_volume(&serde_json::from_value(doc).expect("well-formed")))
+}
+
+#[test]
+fn tc_331_tc_341_a_pod_waits_for_its_claim() {
+    let waiting = |why: &str| format!("0/1 nodes are available: {why}. {UNHELPFUL}");
+    let fast = |waits| Fact::ClassSeen { name: "fast".into(), waits };
+    let deleted = claim(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
+    let lost = claim(json!({"status": {"phase": "Lost"}, "spec": {"volumeName": "v"}}));
+    for (before, why) in [
+        (vec![], "persistentvolumeclaim \"data\" not found"),
+        (vec![deleted], "persistentvolumeclaim \"data\" is being deleted"),
+        (vec![lost], "persistentvolumeclaim \"data\" bound to non-existent persistentvolume \"v\""),
+        (vec![claim(json!({}))], "pod has unbound immediate PersistentVolumeClaims"),
+        (vec![fast(false), claim(json!({}))], "pod has unbound immediate PersistentVolumeClaims"),
+        (vec![fast(true), claim(json!({}))], "1 node(s) didn't find available persistent volumes to bind"),
+        (vec![bound_claim()], "1 node(s) didn't find available persistent volumes to bind"),
+        (vec![bound_claim(), volume("b")], "1 node(s) didn't match PersistentVolume's node affinity"),
+    ] {
+        let (first, then) = with_claim(&before, vec![volume("a"), bound_claim()]);
+        assert!(first.iter().any(|line| line.contains(&waiting(why))), "{why}: {first:?}");
+        assert!(then.iter().any(|line| line.contains("bind") && line.contains("n1")), "{why}: {then:?}");
+    }
+    let (first, _) = with_claim(&[bound_claim(), volume("a")], vec![]);
+    assert!(first.iter().any(|line| line.contains("bind") && line.contains("n1")), "{first:?}");
+}
+
+#[test]
+fn lc_159_a_pod_goes_only_where_its_features_are_declared() {
+    let mut script = Script::new();
+    script.node(node("plain"));
+    let rule = json!({"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [7]}});
+    let container = json!({"name": "main", "image": "busybox", "restartPolicy": "Never", "restartPolicyRules": [rule]});
+    script.pod(json!({"spec": {"containers": [container]}, "of": pod("web")}));
+    let why = "1 node declared features check failed - unsatisfied requirements: RestartAllContainersOnContainerExits.";
+    let told = script.take_lines();
+    assert!(told.iter().any(|line| line.contains(why)), "{told:?}");
+    let features = json!({"declaredFeatures": ["RestartAllContainersOnContainerExits"]});
+    script.node(json!({"status": features, "of": node("able")}));
+    script.advance_secs(2);
+    let told = script.take_lines();
+    assert!(told.iter().any(|line| line.contains("bind") && line.contains("able")), "{told:?}");
 }

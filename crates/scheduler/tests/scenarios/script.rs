@@ -99,6 +99,14 @@ impl Script {
         expected.assert_eq(&shown.map(|(_, message)| message).collect::<String>());
     }
 
+    pub(crate) fn take_lines(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lines)
+    }
+
+    pub(crate) fn fact(&mut self, fact: Fact) {
+        self.absorb(fact);
+    }
+
     fn absorb(&mut self, fact: Fact) {
         self.scheduler.absorb(fact, self.clock.now());
         self.act();
