@@ -1,3 +1,5 @@
+//! Which pods are removed, in which order, and what is shown of it first.
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Who is sent away when, and who may stay after all.
+
 use serde_json::{Value, json};
 
 use super::*;
