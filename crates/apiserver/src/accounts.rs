@@ -27,7 +27,7 @@ fn kind(plural: &str) -> &'static Kind {
 }
 
 /// POST …/serviceaccounts/NAME/token.
-pub(crate) async fn request_token(api: &Api, caller: &Identity, call: &Call, body: RequestBody) -> Answer {
+pub(crate) async fn request_token(api: &Api, call: &Call, body: RequestBody) -> Answer {
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
     let mut request: Value = serde_json::from_slice(&bytes).map_err(|error| {
@@ -39,7 +39,7 @@ pub(crate) async fn request_token(api: &Api, caller: &Identity, call: &Call, bod
     let account = account.ok_or_else(|| ApiError::not_found(call.kind, name))?;
     let reference = request["spec"]["boundObjectRef"].clone();
     let subject = subject(api, namespace, &account, &reference).await?;
-    check_node(api, caller, namespace, &reference).await?;
+    check_node(api, &call.caller, namespace, &reference).await?;
     let audiences: Vec<String> = request["spec"]["audiences"]
         .as_array()
         .into_iter()

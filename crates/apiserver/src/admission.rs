@@ -7,9 +7,9 @@ use objects::Kind;
 use objects::placement::conditions::{NOT_READY, UNREACHABLE};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, Call};
 use crate::error::ApiError;
-use crate::{namespaces, object};
+use crate::{authz, namespaces, object};
 
 pub(crate) async fn create(
     api: &Api,
@@ -36,6 +36,31 @@ pub(crate) async fn create(
         _ => {}
     }
     Ok(())
+}
+
+/// What this caller may not create, although it may create something.
+pub(crate) async fn check_create(api: &Api, call: &Call, doc: &Value) -> Result<(), ApiError> {
+    if !is_restricted(call) {
+        return Ok(());
+    }
+    let mut doc = doc.clone();
+    call.kind.ops.default(&mut doc);
+    authz::check_create(api, call, &doc).await
+}
+
+/// What this caller may not change, although it may change the object.
+pub(crate) async fn check_update(api: &Api, call: &Call, doc: &Value, old: &Value) -> Result<(), ApiError> {
+    if !is_restricted(call) {
+        return Ok(());
+    }
+    let mut doc = doc.clone();
+    call.kind.ops.default(&mut doc);
+    authz::check_update(api, call, &doc, old).await
+}
+
+/// Others need not be looked at.
+fn is_restricted(call: &Call) -> bool {
+    !call.caller.is_master() && call.kind.group == objects::kinds::rbac::GROUP
 }
 
 pub(crate) async fn update(_api: &Api, kind: &'static Kind, doc: &mut Value, old: &Value) -> Result<(), ApiError> {

@@ -16,6 +16,7 @@ use tokio::sync::watch;
 
 use crate::answer::{self, Answer, Body};
 use crate::auth::{self, Identity};
+use crate::authz::{self, Access, Authorizer};
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
@@ -46,6 +47,7 @@ pub(crate) struct Api {
     pub(crate) config: Config,
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
+    pub(crate) authorizer: Authorizer,
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: OpenApi,
@@ -57,6 +59,7 @@ pub(crate) struct Api {
 
 /// One request to a served kind.
 pub(crate) struct Call {
+    pub(crate) caller: Identity,
     pub(crate) kind: &'static Kind,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
@@ -126,22 +129,20 @@ impl Api {
         body: RequestBody,
     ) -> Answer {
         let path = parts.uri.path().to_owned();
-        if auth::is_public(&path) {
-            return health::answer(&parts.method, &path, &query, self);
-        }
-        // Who came with a certificate is who it says, whatever else is sent.
-        let bearer = if identity.is_none() { accounts::bearer(self, &parts.headers).await? } else { None };
-        let identity = identity.or(bearer.as_ref()).ok_or(ApiError::Unauthorized)?;
+        let caller = auth::authenticate(self, identity, &parts.headers, &path).await?;
         match Target::parse(&path) {
-            Target::Resource(target) => self.resource(identity, parts, target, query, body).await,
+            Target::Resource(target) => self.resource(caller, parts, target, query, body).await,
             Target::Plain => {
-                auth::authorize_path(identity, &parts.method, &path)?;
+                authz::require(self, &caller, &Access::of_path(&parts.method, &path)).await?;
                 self.plain(&parts, &path, &query)
             }
         }
     }
 
     fn plain(&self, parts: &request::Parts, path: &str, query: &Query) -> Answer {
+        if auth::is_public(path) {
+            return health::answer(&parts.method, path, query, self);
+        }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);
         }
@@ -159,24 +160,24 @@ impl Api {
 
     async fn resource(
         &self,
-        identity: &Identity,
+        caller: Identity,
         mut parts: request::Parts,
         path: ResourcePath,
         query: Query,
         body: RequestBody,
     ) -> Answer {
         let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
-        auth::authorize(identity, verb, &path)?;
+        authz::require(self, &caller, &Access::of(verb, &path, &query)).await?;
         if connect::is_stream(&path) {
             // API-623: whoever may only read must not get into containers.
-            auth::authorize(identity, Verb::Create, &path)?;
+            authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
         }
         check_segments(&path)?;
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
         }
         if path.group == "authentication.k8s.io" && path.resource == "selfsubjectreviews" && verb == Verb::Create {
-            return Ok(accounts::review_self(identity));
+            return Ok(accounts::review_self(&caller));
         }
         let kind = objects::kinds::find(&path.group, &path.version, &path.resource);
         let kind = kind.ok_or(ApiError::NoSuchResource)?;
@@ -185,10 +186,10 @@ impl Api {
         }
         let upgrade = parts.extensions.remove();
         let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
-        let mut call = Call { kind, path, query, headers, method, upgrade, warnings };
+        let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings };
         let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
         if is_token && verb == Verb::Create {
-            return accounts::request_token(self, identity, &call, body).await;
+            return accounts::request_token(self, &call, body).await;
         }
         let mut response = self.verb(verb, &mut call, body).await?;
         answer::add_warnings(response.headers_mut(), &call.warnings);

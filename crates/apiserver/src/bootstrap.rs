@@ -1,5 +1,5 @@
-//! What must exist before the first request: the initial namespaces and a
-//! `default` service account in each (API-195, API-708).
+//! What must exist before the first request: the initial namespaces, a
+//! `default` service account in each (API-195, API-708), and the roles.
 
 use objects::{Kind, kinds};
 use serde_json::json;
@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::api::Api;
 use crate::body::WriteOptions;
 use crate::error::ApiError;
-use crate::{namespaces, object, write};
+use crate::{authz, namespaces, object, write};
 
 pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
     let accounts = kinds::find("", "v1", "serviceaccounts");
@@ -17,7 +17,7 @@ pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
             ensure(api, accounts, Some(name), "default").await?;
         }
     }
-    Ok(())
+    authz::ensure(api).await
 }
 
 async fn ensure(api: &Api, kind: &'static Kind, namespace: Option<&str>, name: &str) -> Result<(), ApiError> {

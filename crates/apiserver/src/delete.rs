@@ -10,7 +10,7 @@ use crate::api::{Api, Call, RequestBody};
 use crate::body::DeleteOptions;
 use crate::deletion::{self, Outcome};
 use crate::error::{ApiError, ResourceName};
-use crate::{namespaces, object, read};
+use crate::{authz, namespaces, object, read};
 
 pub(crate) async fn delete(api: &Api, call: &Call, body: RequestBody) -> Answer {
     let bytes = api.collect(body).await?;
@@ -54,6 +54,7 @@ pub(crate) async fn delete_object(
             Ok(deleted) => {
                 if !deleted.exists {
                     namespaces::after_removal(api, namespace).await?;
+                    authz::after_write(api, kind).await?;
                 }
                 return Ok(deleted);
             }

@@ -21,6 +21,7 @@ mod admission;
 mod answer;
 mod api;
 mod auth;
+mod authz;
 mod body;
 mod bootstrap;
 mod connect;
@@ -89,6 +90,7 @@ pub struct ApiServer(Arc<api::Api>);
 impl ApiServer {
     pub fn new(store: Arc<dyn Store>, config: Config, clock: Clock, ids: Ids) -> Self {
         Self(Arc::new(api::Api {
+            authorizer: authz::Authorizer::default(),
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
             openapi: openapi::OpenApi::default(),
@@ -101,7 +103,7 @@ impl ApiServer {
         }))
     }
 
-    /// Makes the namespaces every cluster has. Harmless to repeat; call it
+    /// Makes the namespaces, roles and bindings every cluster has. Harmless to repeat; call it
     /// before the first request.
     pub async fn bootstrap(&self) -> Result<(), StartError> {
         bootstrap::run(&self.0).await.map_err(|error| StartError(error.to_string()))

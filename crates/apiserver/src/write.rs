@@ -12,7 +12,7 @@ use crate::api::{Api, Call, RequestBody};
 use crate::body::{self, Patch, WriteOptions};
 use crate::error::{ApiError, ResourceName};
 use crate::negotiate::{self, Form};
-use crate::{admission, namespaces, object, read};
+use crate::{admission, authz, namespaces, object, read};
 
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,9 @@ pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     let bytes = api.collect(body).await?;
     let doc = body::parse_object(call.kind, &bytes)?;
     body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    admission::check_create(api, call, &doc).await?;
     let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, &options).await?;
+    authz::after_write(api, call.kind).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
 
@@ -184,12 +186,14 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
         let old = object::document(&entry);
         let mut doc = source.apply(call, &old, options)?;
         check_identity(call, &mut doc, &old, &entry)?;
+        admission::check_update(api, call, &doc, &old).await?;
         let doc = prepare(api, call.kind, doc, &old, part).await?;
         match store_update(api, call, &entry, &doc, options).await? {
             Stored::At(bytes, revision) => {
                 if part == Part::Finalize {
                     namespaces::finish(api, call.name()).await?;
                 }
+                authz::after_write(api, call.kind).await?;
                 return stored_answer(api, call, StatusCode::OK, &bytes, revision);
             }
             Stored::LostRace if source.is_conditional() => break,
@@ -210,6 +214,7 @@ async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Par
     let metadata = object::metadata_mut(&mut doc);
     metadata.insert("name".to_owned(), json!(call.name()));
     metadata.shift_remove("resourceVersion");
+    admission::check_create(api, call, &doc).await?;
     let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, options).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }

@@ -18,6 +18,7 @@ pub mod node;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
 pub mod pod;
+pub mod rbac;
 pub mod secret;
 pub mod service_account;
 mod storage;
@@ -35,6 +36,10 @@ pub static ALL: &[&Kind] = &[
     &secret::KIND,
     &service_account::KIND,
     &lease::KIND,
+    &rbac::binding::CLUSTER_ROLE_BINDING,
+    &rbac::role::CLUSTER_ROLE,
+    &rbac::binding::ROLE_BINDING,
+    &rbac::role::ROLE,
     &storage_class::KIND,
 ];
 

@@ -87,6 +87,19 @@ impl Client {
         pod
     }
 
+    /// Gives a user a ClusterRole of its own name with these rules.
+    pub(crate) async fn allow(&self, user: &str, rules: Value) {
+        let group = "rbac.authorization.k8s.io";
+        let role = json!({"kind": "ClusterRole", "metadata": {"name": user}, "rules": rules});
+        let binding = json!({"kind": "ClusterRoleBinding", "metadata": {"name": user},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": user},
+            "subjects": [{"kind": "User", "name": user}]});
+        for (plural, object) in [("clusterroles", role), ("clusterrolebindings", binding)] {
+            let (code, made) = self.post(&format!("/apis/{group}/v1/{plural}"), &object).await;
+            assert_eq!(code, 201, "{made}");
+        }
+    }
+
     pub(crate) async fn bind(&self, name: &str, node: &str) -> (u16, Value) {
         let binding = json!({
             "kind": "Binding", "apiVersion": "v1", "metadata": {"name": name},

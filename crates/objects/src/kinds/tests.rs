@@ -7,6 +7,8 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
+mod rbac;
+
 fn ops(api_version: &str, kind: &str) -> &'static dyn KindOps {
     find_kind(api_version, kind).expect("the kind is served").ops
 }

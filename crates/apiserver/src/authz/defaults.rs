@@ -1,0 +1,289 @@
+//! The roles and bindings every cluster has (API-660): read from two tables,
+//! made at the first start, and given back what they lost at every other.
+
+use objects::Kind;
+use objects::kinds::rbac::GROUP;
+use objects::kinds::rbac::binding::{CLUSTER_ROLE_BINDING, ROLE_BINDING};
+use objects::kinds::rbac::role::{CLUSTER_ROLE, ROLE};
+use serde_json::{Value, json};
+use store::{Entry, Op, WriteError};
+
+use super::covers::missing;
+use super::{Rule, aggregate};
+use crate::api::Api;
+use crate::error::ApiError;
+use crate::object;
+
+const ROLES: &str = include_str!("roles.txt");
+const BINDINGS: &str = include_str!("bindings.txt");
+
+/// What belongs to the cluster from the start, and whether it is kept so.
+const LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
+const KEPT: &str = "rbac.authorization.kubernetes.io/autoupdate";
+const GATHERED: &str = "rbac.authorization.k8s.io/aggregate-to-";
+
+/// One object as it should be.
+struct Wanted {
+    kind: &'static Kind,
+    namespace: Option<&'static str>,
+    doc: Value,
+}
+
+/// Harmless to repeat. The namespaces must exist.
+pub(crate) async fn ensure(api: &Api) -> Result<(), ApiError> {
+    loop {
+        let mut batch = Vec::new();
+        for wanted in all() {
+            let key = object::key(wanted.kind, wanted.namespace, object::name(&wanted.doc));
+            let op = match api.store.get(&key).await? {
+                None => Some(Op::create(key, object::encode(wanted.kind, &fresh(api, &wanted)))),
+                Some(entry) => repair(&wanted, &entry),
+            };
+            batch.extend(op);
+        }
+        if batch.is_empty() {
+            return Ok(());
+        }
+        match api.store.write(batch).await {
+            Ok(_) => return aggregate::after_write(api, &CLUSTER_ROLE).await,
+            // Another server of the same store was faster.
+            Err(WriteError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+fn fresh(api: &Api, wanted: &Wanted) -> Value {
+    let mut doc = wanted.doc.clone();
+    wanted.kind.ops.default(&mut doc);
+    wanted.kind.ops.prepare_create(&mut doc, &api.config.gates);
+    let metadata = object::metadata_mut(&mut doc);
+    metadata.insert("uid".to_owned(), json!(api.ids.uid()));
+    metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
+    doc
+}
+
+/// API-660: what is missing comes back unless someone said that it should not;
+/// what was added stays.
+fn repair(wanted: &Wanted, entry: &Entry) -> Option<Op> {
+    let old = object::document(entry);
+    if object::text(&old, &["metadata", "annotations", KEPT]) == "false" {
+        return None;
+    }
+    let mut doc = old.clone();
+    for part in ["labels", "annotations"] {
+        let held = object::metadata_mut(&mut doc).entry(part).or_insert(json!({}));
+        for (key, value) in wanted.doc["metadata"][part].as_object().into_iter().flatten() {
+            if held.get(key).is_none() {
+                held[key] = value.clone();
+            }
+        }
+    }
+    match wanted.kind.kind {
+        "Role" | "ClusterRole" => restore_rules(&mut doc, &wanted.doc),
+        _ => restore_subjects(&mut doc, &wanted.doc),
+    }
+    let bytes = object::encode(wanted.kind, &doc);
+    let op = || Op::update(entry.key.clone(), bytes.clone(), entry.modified);
+    (!object::is_same(&bytes, &entry.value)).then(op)
+}
+
+fn restore_rules(doc: &mut Value, wanted: &Value) {
+    let mut rules = Rule::of(doc);
+    let lost = missing(&rules, &Rule::of(wanted));
+    if !lost.is_empty() {
+        rules.extend(lost);
+        doc["rules"] = json!(rules);
+    }
+    if let Some(gathering) = wanted.get("aggregationRule").filter(|_| doc.get("aggregationRule").is_none()) {
+        doc["aggregationRule"] = gathering.clone();
+    }
+}
+
+/// A binding to another role is not the one that is wanted.
+fn restore_subjects(doc: &mut Value, wanted: &Value) {
+    doc["roleRef"] = wanted["roleRef"].clone();
+    let held = doc["subjects"].as_array().cloned().unwrap_or_default();
+    let lost = wanted["subjects"].as_array().into_iter().flatten().filter(|subject| !held.contains(subject));
+    let all: Vec<Value> = held.iter().chain(lost).cloned().collect();
+    if all != held {
+        doc["subjects"] = json!(all);
+    }
+}
+
+/// The rules of one of the roles.
+pub(super) fn rules_of(name: &str) -> Vec<Rule> {
+    let role = roles().into_iter().find(|role| object::name(&role.doc) == name);
+    role.map(|role| Rule::of(&role.doc)).unwrap_or_default()
+}
+
+fn all() -> Vec<Wanted> {
+    let mut all = roles();
+    let of_controllers = |role: &Wanted| {
+        let name = object::name(&role.doc).strip_prefix("system:controller:")?;
+        let account = json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"});
+        role.namespace.is_none().then(|| binding(None, object::name(&role.doc), object::name(&role.doc), vec![account]))
+    };
+    let controllers: Vec<Wanted> = all.iter().filter_map(of_controllers).collect();
+    all.extend(controllers);
+    all.extend(lines(BINDINGS).map(binding_line));
+    all
+}
+
+fn lines(table: &'static str) -> impl Iterator<Item = &'static str> {
+    table.lines().map(str::trim_end).filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn roles() -> Vec<Wanted> {
+    let mut roles: Vec<Wanted> = Vec::new();
+    for line in lines(ROLES) {
+        match (line.strip_prefix("    "), roles.last_mut()) {
+            (Some(rule), Some(role)) => {
+                let rules = role.doc["rules"].as_array_mut().expect("a role is made with a list of rules");
+                rules.push(json!(rule_line(rule)));
+            }
+            _ => roles.push(role_line(line)),
+        }
+    }
+    roles
+}
+
+/// `NAME [> LABEL …] [< LABEL]` or `NAMESPACE/NAME`.
+fn role_line(line: &'static str) -> Wanted {
+    let (line, gathers) = line.split_once(" < ").map_or((line, None), |(line, label)| (line, Some(label)));
+    let (line, labels) = line.split_once(" > ").unwrap_or((line, ""));
+    let (namespace, name) = place(line);
+    let kind = if namespace.is_some() { &ROLE } else { &CLUSTER_ROLE };
+    let mut doc = document(kind, namespace, name);
+    for label in labels.split_whitespace() {
+        doc["metadata"]["labels"][format!("{GATHERED}{label}")] = json!("true");
+    }
+    if let Some(label) = gathers {
+        doc["aggregationRule"] =
+            json!({"clusterRoleSelectors": [{"matchLabels": {format!("{GATHERED}{label}"): "true"}}]});
+    }
+    doc["rules"] = json!([]);
+    Wanted { kind, namespace, doc }
+}
+
+/// `VERBS | GROUPS | RESOURCES [| NAMES]` or `VERBS : PATHS`.
+fn rule_line(line: &str) -> Rule {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    if let Some((verbs, paths)) = line.split_once(" : ") {
+        return Rule { verbs: self::verbs(verbs), non_resource_urls: words(paths), ..Rule::default() };
+    }
+    let mut parts = line.split(" | ");
+    let mut next = || parts.next().unwrap_or_default();
+    let verbs = verbs(next());
+    let core = |group: String| if group == "core" { String::new() } else { group };
+    let api_groups = words(next()).into_iter().map(core).collect();
+    Rule { verbs, api_groups, resources: words(next()), resource_names: words(next()), ..Rule::default() }
+}
+
+fn verbs(text: &str) -> Vec<String> {
+    let spelled = |word| match word {
+        "read" => vec!["get", "list", "watch"],
+        "write" => vec!["create", "delete", "deletecollection", "patch", "update"],
+        word => vec![word],
+    };
+    let mut verbs: Vec<String> = text.split_whitespace().flat_map(spelled).map(str::to_owned).collect();
+    verbs.sort();
+    verbs
+}
+
+/// `[NAMESPACE/]NAME [= ROLE] : SUBJECT …`.
+fn binding_line(line: &'static str) -> Wanted {
+    let (head, subjects) = line.split_once(" :").unwrap_or((line, ""));
+    let (place_text, role) = match head.split_once(" = ") {
+        Some((place, role)) => (place, Some(role)),
+        None => (head, None),
+    };
+    let (namespace, name) = place(place_text);
+    let subject = |word: &str| match word.split_once(':') {
+        Some(("group", name)) => json!({"apiGroup": GROUP, "kind": "Group", "name": name}),
+        Some(("user", name)) => json!({"apiGroup": GROUP, "kind": "User", "name": name}),
+        Some((_, account)) => {
+            let (namespace, name) = account.split_once('/').unwrap_or(("", account));
+            json!({"kind": "ServiceAccount", "name": name, "namespace": namespace})
+        }
+        None => Value::Null,
+    };
+    binding(namespace, name, role.unwrap_or(name), subjects.split_whitespace().map(subject).collect())
+}
+
+fn binding(namespace: Option<&'static str>, name: &str, role: &str, subjects: Vec<Value>) -> Wanted {
+    let kind = if namespace.is_some() { &ROLE_BINDING } else { &CLUSTER_ROLE_BINDING };
+    let mut doc = document(kind, namespace, name);
+    let role_kind = if namespace.is_some() { "Role" } else { "ClusterRole" };
+    doc["roleRef"] = json!({"apiGroup": GROUP, "kind": role_kind, "name": role});
+    doc["subjects"] = json!(subjects);
+    Wanted { kind, namespace, doc }
+}
+
+fn place(text: &'static str) -> (Option<&'static str>, &'static str) {
+    match text.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, text),
+    }
+}
+
+fn document(kind: &Kind, namespace: Option<&str>, name: &str) -> Value {
+    let mut doc = json!({
+        "kind": kind.kind, "apiVersion": kind.api_version(),
+        "metadata": {"name": name, "labels": {LABEL.0: LABEL.1}, "annotations": {KEPT: "true"}},
+    });
+    if let Some(namespace) = namespace {
+        doc["metadata"]["namespace"] = json!(namespace);
+    }
+    doc
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn api_660_every_default_is_valid_and_there_once() {
+        let gates = objects::gates::Gates::default();
+        let mut keys = std::collections::BTreeSet::new();
+        let wanted = all();
+        for Wanted { kind, namespace, doc } in &wanted {
+            let mut doc = doc.clone();
+            assert_eq!(kind.ops.decode(&doc), Ok(Vec::new()));
+            kind.ops.default(&mut doc);
+            kind.ops.prepare_create(&mut doc, &gates);
+            assert_eq!(kind.ops.validate_create(&doc, &gates), [], "{doc}");
+            assert!(keys.insert(object::key(kind, *namespace, object::name(&doc))), "{doc} is there twice");
+        }
+        let role_of = |doc: &Value| {
+            let role = object::text(doc, &["roleRef", "name"]).to_owned();
+            wanted.iter().any(|other| other.doc.get("rules").is_some() && object::name(&other.doc) == role)
+        };
+        assert!(wanted.iter().filter(|it| it.doc.get("roleRef").is_some()).all(|it| role_of(&it.doc)));
+    }
+
+    #[test]
+    fn api_661_to_api_675_tables_are_read_as_they_are_written() {
+        let find = |name: &str| {
+            let found = all().into_iter().find(|it| object::name(&it.doc) == name && it.doc.get("rules").is_some());
+            found.expect(name).doc
+        };
+        assert_eq!(
+            find("cluster-admin")["rules"],
+            json!([{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}, {"verbs": ["*"], "nonResourceURLs": ["*"]}])
+        );
+        assert_eq!(
+            find("system:basic-user")["rules"][0],
+            json!({"verbs": ["create"], "apiGroups": ["authorization.k8s.io"],
+                "resources": ["selfsubjectaccessreviews", "selfsubjectrulesreviews"]})
+        );
+        let edit = find("edit");
+        assert_eq!(edit["metadata"]["labels"]["rbac.authorization.k8s.io/aggregate-to-admin"], "true");
+        let selector = &edit["aggregationRule"]["clusterRoleSelectors"][0]["matchLabels"];
+        assert_eq!(selector, &json!({"rbac.authorization.k8s.io/aggregate-to-edit": "true"}));
+        let reader = find("extension-apiserver-authentication-reader");
+        assert_eq!(reader["rules"][0]["resourceNames"], json!(["extension-apiserver-authentication"]));
+        assert_eq!(reader["metadata"]["namespace"], "kube-system");
+        assert!(all().len() > 120, "{}", all().len());
+    }
+}
