@@ -1,8 +1,8 @@
 //! The kubelet's own HTTPS server (API-690 to API-697): who asks, and which
 //! module answers.
 //!
-//! Every request needs a client certificate of the cluster's CA that belongs
-//! to the API server or an administrator.
+//! Every request needs a client certificate of the cluster's CA or a token, and
+//! the API server's word that its bearer may (`caller`).
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::meter;
-use caller::Caller;
+use caller::{Caller, Doorkeeper};
 
 mod caller;
 mod container_logs;
@@ -33,7 +33,8 @@ mod streams;
 mod summary;
 mod usage;
 
-/// Where to serve. `tls` must demand client certificates of the cluster's CA.
+/// Where to serve. `tls` must verify client certificates against the cluster's
+/// CA and may let clients without one in: they need a token.
 pub struct Listener {
     pub tcp: TcpListener,
     pub tls: Arc<rustls::ServerConfig>,
@@ -55,6 +56,7 @@ async fn accept(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
     let acceptor = TlsAcceptor::from(listener.tls);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut connections = tokio::task::JoinSet::new();
+    let door = Arc::new(Doorkeeper::default());
     loop {
         while connections.try_join_next().is_some() {}
         let Ok(place) = places.clone().acquire_owned().await else { return };
@@ -66,9 +68,9 @@ async fn accept(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
                 continue;
             }
         };
-        let (ctx, pods, acceptor) = (ctx.clone(), pods.clone(), acceptor.clone());
+        let (ctx, pods, door, acceptor) = (ctx.clone(), pods.clone(), door.clone(), acceptor.clone());
         connections.spawn(async move {
-            if let Err(error) = talk(ctx, pods, acceptor, stream).await {
+            if let Err(error) = talk(ctx, pods, door, acceptor, stream).await {
                 tracing::debug!(%error, "kubelet connection ended");
             }
             drop(place);
@@ -78,13 +80,26 @@ async fn accept(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-async fn talk(ctx: Arc<Ctx>, pods: Pods, acceptor: TlsAcceptor, stream: TcpStream) -> Result<(), Failure> {
+async fn talk(
+    ctx: Arc<Ctx>,
+    pods: Pods,
+    door: Arc<Doorkeeper>,
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+) -> Result<(), Failure> {
     stream.set_nodelay(true)?;
     let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
     let who = Caller::of(stream.get_ref().1.peer_certificates());
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (ctx, pods, who) = (ctx.clone(), pods.clone(), who.clone());
-        async move { Ok::<_, Infallible>(answer(&ctx, &pods, &who, request).await) }
+        let (ctx, pods, door, who) = (ctx.clone(), pods.clone(), door.clone(), who.clone());
+        async move {
+            let path = request.uri().path().trim_matches('/');
+            let asked = (request.method(), path, request.headers());
+            Ok::<_, Infallible>(match door.refusal(&ctx, who.as_ref(), asked).await {
+                Some(refused) => refused,
+                None => answer(&ctx, &pods, request).await,
+            })
+        }
     });
     let mut server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
     server.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
@@ -92,11 +107,8 @@ async fn talk(ctx: Arc<Ctx>, pods: Pods, acceptor: TlsAcceptor, stream: TcpStrea
     server.serve_connection_with_upgrades(TokioIo::new(stream), service).await
 }
 
-async fn answer(ctx: &Arc<Ctx>, pods: &Pods, who: &Caller, request: Request<Incoming>) -> Response<Body> {
+async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Response<Body> {
     let path = request.uri().path().trim_matches('/').to_owned();
-    if let Some(refused) = who.refusal(request.method(), &path) {
-        return refused;
-    }
     ctx.meter.asked(request.method().as_str(), known_first_word(&path));
     let path: Vec<&str> = path.split('/').collect();
     if let Some(wanted) = streams::Wanted::of(&path) {

@@ -59,7 +59,8 @@ impl Served {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = Authority::new();
         let (chain, key) = authority.identity("n1", "system:nodes");
-        let verifier = rustls::server::WebPkiClientVerifier::builder(authority.roots()).build().unwrap();
+        let verifier = rustls::server::WebPkiClientVerifier::builder(authority.roots());
+        let verifier = verifier.allow_unauthenticated().build().unwrap();
         let tls =
             rustls::ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
         let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -77,7 +78,21 @@ impl Served {
     async fn ask(&self, (user, group): (&str, &str), request: http::request::Builder) -> Response<Incoming> {
         let (chain, key) = self.authority.identity(user, group);
         let config = rustls::ClientConfig::builder().with_root_certificates(self.authority.roots());
-        let config = config.with_client_auth_cert(chain, key).unwrap();
+        self.send(config.with_client_auth_cert(chain, key).unwrap(), request).await
+    }
+
+    /// Without a certificate, perhaps with a token.
+    async fn ask_bare(&self, path: &str, token: Option<&str>) -> Response<Incoming> {
+        let config = rustls::ClientConfig::builder().with_root_certificates(self.authority.roots());
+        let request = Request::get(path);
+        let request = match token {
+            Some(token) => request.header("authorization", format!("Bearer {token}")),
+            None => request,
+        };
+        self.send(config.with_no_client_auth(), request).await
+    }
+
+    async fn send(&self, config: rustls::ClientConfig, request: http::request::Builder) -> Response<Incoming> {
         let stream = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         let stream = tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
@@ -98,6 +113,30 @@ impl Served {
 const API_SERVER: (&str, &str) = ("kube-apiserver-kubelet-client", "podium");
 
 #[tokio::test]
+async fn api_697_the_api_server_says_whose_tokens_are_and_who_may_ask() {
+    let served = Served::new().await;
+    let asked = || {
+        let requests = served.node.api.requests();
+        let of = |what: &str| requests.iter().filter(|line| line.ends_with(what)).count();
+        (of("/tokenreviews"), of("/subjectaccessreviews"))
+    };
+    assert_eq!(served.ask_bare("/metrics", None).await.status(), 401);
+    assert_eq!(served.ask_bare("/metrics", Some("nonsense")).await.status(), 401);
+    assert_eq!(served.ask_bare("/metrics/probes", Some("token-of-metrics")).await.status(), 200);
+    assert_eq!(served.ask_bare("/metrics/probes", Some("token-of-bob")).await.status(), 403);
+    assert_eq!(asked(), (3, 2));
+    assert_eq!(served.ask_bare("/metrics/probes", Some("token-of-metrics")).await.status(), 200);
+    assert_eq!(served.ask_bare("/metrics/probes", Some("nonsense")).await.status(), 401);
+    assert_eq!(served.ask_bare("/metrics/probes", Some("token-of-bob")).await.status(), 403);
+    assert_eq!(asked(), (3, 2), "what was said counts for a while");
+    let refused = served.ask_bare("/pods", Some("token-of-metrics")).await;
+    assert_eq!(refused.status(), 403);
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    assert_eq!(body, "Forbidden (user=metrics, verb=get, resource=nodes, subresource(s)=[pods proxy])\n");
+    assert_eq!(asked(), (3, 4));
+}
+
+#[tokio::test]
 async fn api_697_only_the_api_server_and_administrators_may_ask() {
     let served = Served::new().await;
     assert_eq!(served.text("/healthz").await, (200, "ok".to_owned()));
@@ -105,7 +144,7 @@ async fn api_697_only_the_api_server_and_administrators_may_ask() {
     let stranger = served.get(("bob", "developers"), "/pods").await;
     assert_eq!(stranger.status(), 403);
     let body = stranger.into_body().collect().await.unwrap().to_bytes();
-    assert_eq!(body, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[pods proxy])");
+    assert_eq!(body, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[pods proxy])\n");
 }
 
 #[tokio::test]

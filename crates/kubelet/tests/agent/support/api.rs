@@ -275,6 +275,11 @@ impl Api {
             let token = format!("token-{}", world.tokens.len());
             return success(201, &json!({"kind": "TokenRequest", "status": {"token": token}}));
         }
+        if let Some(status) = reviewed(&asked.key.resource, &body["spec"]) {
+            let mut answer = body;
+            answer["status"] = status;
+            return success(201, &answer);
+        }
         let mut key = asked.key.clone();
         key.name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         if self.world().objects.contains_key(&key) {
@@ -407,6 +412,24 @@ fn failure(code: u16, reason: &str, message: &str) -> Answer {
     let status = json!({ "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code,
         "reason": reason, "message": message });
     answered(code, &status)
+}
+
+/// Whose token `token-of-NAME` is, and who may what: the API server and
+/// administrators everything, `metrics` of a node those who are called so.
+fn reviewed(resource: &str, spec: &Value) -> Option<Value> {
+    match resource {
+        "tokenreviews" => Some(match spec["token"].as_str().and_then(|token| token.strip_prefix("token-of-")) {
+            Some(user) => json!({"authenticated": true, "user": {"username": user, "groups": ["dev"]}}),
+            None => json!({"user": {}, "error": "invalid bearer token"}),
+        }),
+        "subjectaccessreviews" => {
+            let is_master = spec["groups"].as_array().is_some_and(|groups| groups.contains(&json!("system:masters")));
+            let is_trusted = spec["user"] == "kube-apiserver-kubelet-client" || is_master;
+            let is_own = spec["user"] == "metrics" && spec["resourceAttributes"]["subresource"] == "metrics";
+            Some(json!({"allowed": is_trusted || is_own}))
+        }
+        _ => None,
+    }
 }
 
 fn answered(code: u16, body: &Value) -> Answer {
