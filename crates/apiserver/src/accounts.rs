@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use ambient::Timestamp;
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, StatusCode, header};
 use objects::{FieldError, Kind, kinds};
 use serde_json::{Value, json};
 
-use crate::answer::{self, Answer, Body};
+use crate::answer::{self, Answer};
 use crate::api::{Api, Call, RequestBody, rfc3339};
-use crate::auth::Identity;
+use crate::auth::{CREDENTIAL, Identity};
+use crate::authz::{Access, Object, Resource};
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::tokens::{Bound, Claims, ISSUER, Subject, Tokens};
 use crate::{negotiate, object};
@@ -39,7 +40,7 @@ pub(crate) async fn request_token(api: &Api, call: &Call, body: RequestBody) -> 
     let account = account.ok_or_else(|| ApiError::not_found(call.kind, name))?;
     let reference = request["spec"]["boundObjectRef"].clone();
     let subject = subject(api, namespace, &account, &reference).await?;
-    check_node(api, &call.caller, namespace, &reference).await?;
+    check_node(api, call, &request).await?;
     let audiences: Vec<String> = request["spec"]["audiences"]
         .as_array()
         .into_iter()
@@ -144,26 +145,59 @@ fn bound(doc: &Value) -> Bound {
     Bound { name: object::name(doc).to_owned(), uid: object::text(doc, &["metadata", "uid"]).to_owned() }
 }
 
-/// API-684: a node gets tokens for the pods it runs and for nothing else.
-async fn check_node(api: &Api, caller: &Identity, namespace: &str, reference: &Value) -> Result<(), ApiError> {
-    let Some(node) = caller.node_name() else { return Ok(()) };
-    let denied = |detail: &str| {
-        Err(ApiError::Forbidden {
-            resource: Some(ResourceName::core("serviceaccounts")),
-            name: String::new(),
-            detail: detail.to_owned(),
-            cause: None,
-        })
+/// API-684: a node gets tokens for the pods it runs and for whom those use
+/// them, and for nothing else.
+async fn check_node(api: &Api, call: &Call, request: &Value) -> Result<(), ApiError> {
+    let Some(node) = call.caller.node_name() else { return Ok(()) };
+    let denied = |detail: String| Err(ApiError::denied(call.kind, call.name(), detail));
+    let reference = &request["spec"]["boundObjectRef"];
+    let text = |key: &str| object::text(reference, &[key]);
+    if (text("apiVersion"), text("kind")) != ("v1", "Pod") || text("name").is_empty() {
+        return denied("node requested token not bound to a pod".to_owned());
+    }
+    let uid = text("uid");
+    if uid.is_empty() {
+        return denied("node requested token with a pod binding without a uid".to_owned());
+    }
+    let pod = fetch(api, "pods", call.namespace(), text("name")).await?;
+    let pod = pod.ok_or_else(|| ApiError::not_found(kind("pods"), text("name")))?;
+    if object::text(&pod, &["metadata", "uid"]) != uid {
+        return denied(format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been deleted and then recreated"
+        ));
+    }
+    if object::text(&pod, &["spec", "nodeName"]) != node {
+        return denied("node requested token bound to a pod scheduled on a different node".to_owned());
+    }
+    let audience = match request["spec"]["audiences"].as_array().map(Vec::as_slice).unwrap_or_default() {
+        [] => "",
+        [one] => one.as_str().unwrap_or_default(),
+        _ => return denied("node may only request 0 or 1 audiences".to_owned()),
     };
-    if object::text(reference, &["kind"]) != "Pod" || object::text(reference, &["uid"]).is_empty() {
-        return denied("node requested token not bound to a pod");
+    if uses_audience(&pod, audience) || may_request(api, call, audience).await? {
+        return Ok(());
     }
-    let name = object::text(reference, &["name"]);
-    let pod = fetch(api, "pods", Some(namespace), name).await?;
-    if pod.is_none_or(|pod| object::text(&pod, &["spec", "nodeName"]) != node) {
-        return denied("node requested token bound to a pod scheduled on a different node");
-    }
-    Ok(())
+    denied(format!("{} is not authorized to request tokens for audience {audience:?}", call.caller.user))
+}
+
+fn uses_audience(pod: &Value, audience: &str) -> bool {
+    let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+    let mut sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    sources.any(|source| {
+        let token = source.get("serviceAccountToken");
+        token.is_some_and(|token| object::text(token, &["audience"]) == audience)
+    })
+}
+
+async fn may_request(api: &Api, call: &Call, audience: &str) -> Result<bool, ApiError> {
+    let to = Resource {
+        resource: audience.to_owned(),
+        namespace: call.namespace().unwrap_or_default().to_owned(),
+        name: call.name().to_owned(),
+        ..Resource::default()
+    };
+    let access = Access { verb: "request-serviceaccounts-token-audience".to_owned(), to: Object::Resource(to) };
+    api.authorizer.allows(api, &call.caller, &access).await
 }
 
 async fn fetch(api: &Api, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Value>, ApiError> {
@@ -180,14 +214,20 @@ pub(crate) async fn bearer(api: &Api, headers: &HeaderMap) -> Result<Option<Iden
     if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
         return Ok(None);
     }
-    identity_of(api, token.trim(), &[ISSUER]).await?.ok_or(ApiError::Unauthorized).map(Some)
+    let (identity, _) = identity_of(api, token.trim(), &[ISSUER]).await?.ok_or(ApiError::Unauthorized)?;
+    Ok(Some(identity))
 }
 
-/// API-647: signature, time, audience, and that everything it is bound to lives.
-async fn identity_of(api: &Api, token: &str, audiences: &[&str]) -> Result<Option<Identity>, ApiError> {
+/// API-647: signature, time, audience, and that everything it is bound to
+/// lives. Whose it is, and for whom it was made.
+pub(crate) async fn identity_of(
+    api: &Api,
+    token: &str,
+    audiences: &[&str],
+) -> Result<Option<(Identity, Vec<String>)>, ApiError> {
     let now = api.clock.now().wall;
     let claims = api.tokens.as_ref().and_then(|tokens| tokens.read(token, audiences, now));
-    let Some(Claims { subject, jti, .. }) = claims else { return Ok(None) };
+    let Some(Claims { subject, jti, aud, .. }) = claims else { return Ok(None) };
     let Subject { namespace, node, pod, secret, serviceaccount } = subject;
     let here = Some(namespace.as_str());
     let parts = [
@@ -208,7 +248,7 @@ async fn identity_of(api: &Api, token: &str, audiences: &[&str]) -> Result<Optio
     let mut identity = Identity::new(user(&namespace, &serviceaccount.name), groups);
     identity.uid = serviceaccount.uid;
     identity.extra = extra(&jti, pod.as_ref(), node.as_ref());
-    Ok(Some(identity))
+    Ok(Some((identity, aud)))
 }
 
 async fn lives(
@@ -226,11 +266,10 @@ async fn lives(
 
 /// API-645.
 fn extra(jti: &str, pod: Option<&Bound>, node: Option<&Bound>) -> BTreeMap<String, Vec<String>> {
-    let mut extra = BTreeMap::new();
+    let mut extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![format!("JTI={jti}")])]);
     let mut add = |key: &str, value: String| {
         extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
     };
-    add("credential-id", format!("JTI={jti}"));
     for (what, bound) in [("pod", pod), ("node", node)] {
         if let Some(Bound { name, uid }) = bound {
             add(&format!("{what}-name"), name.clone());
@@ -238,22 +277,6 @@ fn extra(jti: &str, pod: Option<&Bound>, node: Option<&Bound>) -> BTreeMap<Strin
         }
     }
     extra
-}
-
-/// POST …/selfsubjectreviews: who am I?
-pub(crate) fn review_self(caller: &Identity) -> Response<Body> {
-    let mut user = json!({"username": caller.user, "groups": caller.groups});
-    if !caller.uid.is_empty() {
-        user["uid"] = json!(caller.uid);
-    }
-    if !caller.extra.is_empty() {
-        user["extra"] = json!(caller.extra);
-    }
-    let review = json!({
-        "kind": "SelfSubjectReview", "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"creationTimestamp": null}, "status": {"userInfo": user},
-    });
-    answer::json(StatusCode::CREATED, &review)
 }
 
 /// OIDC discovery, for those who check tokens themselves.

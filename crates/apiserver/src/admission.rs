@@ -1,5 +1,6 @@
 //! What the server itself adds to objects or refuses about them (spec 03 §9).
 
+mod node_restriction;
 mod service_account;
 mod storage;
 
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use crate::api::{Api, Call};
 use crate::error::ApiError;
 use crate::{authz, namespaces, object};
+use node_restriction::Write;
 
 pub(crate) async fn create(
     api: &Api,
@@ -45,6 +47,7 @@ pub(crate) async fn check_create(api: &Api, call: &Call, doc: &Value) -> Result<
     }
     let mut doc = doc.clone();
     call.kind.ops.default(&mut doc);
+    node_restriction::check(api, call, Write::Create(&doc)).await?;
     authz::check_create(api, call, &doc).await
 }
 
@@ -55,12 +58,19 @@ pub(crate) async fn check_update(api: &Api, call: &Call, doc: &Value, old: &Valu
     }
     let mut doc = doc.clone();
     call.kind.ops.default(&mut doc);
+    node_restriction::check(api, call, Write::Update { doc: &doc, old }).await?;
     authz::check_update(api, call, &doc, old).await
+}
+
+/// What this caller may not delete, although it may delete something.
+pub(crate) async fn check_delete(api: &Api, call: &Call) -> Result<(), ApiError> {
+    if is_restricted(call) { node_restriction::check(api, call, Write::Delete).await } else { Ok(()) }
 }
 
 /// Others need not be looked at.
 fn is_restricted(call: &Call) -> bool {
-    !call.caller.is_master() && call.kind.group == objects::kinds::rbac::GROUP
+    let is_rbac = call.kind.group == objects::kinds::rbac::GROUP;
+    !call.caller.is_master() && (is_rbac || call.caller.node_name().is_some())
 }
 
 pub(crate) async fn update(_api: &Api, kind: &'static Kind, doc: &mut Value, old: &Value) -> Result<(), ApiError> {

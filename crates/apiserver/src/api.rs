@@ -11,6 +11,7 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::OnUpgrade;
 use objects::Kind;
+use objects::wire::Messages;
 use store::Store;
 use tokio::sync::watch;
 
@@ -25,7 +26,10 @@ use crate::query::Query;
 use crate::relay::Relay;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
-use crate::{Config, accounts, connect, delete, discovery, health, logs, pods, proxy, read, stream, write};
+use crate::{
+    Config, accounts, connect, delete, discovery, health, impersonation, logs, pods, proxy, read, reviews, stream,
+    write,
+};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) type RequestBody = UnsyncBoxBody<Bytes, BodyError>;
@@ -51,6 +55,7 @@ pub(crate) struct Api {
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: OpenApi,
+    pub(crate) wire: Messages,
     /// Absent without a key: then no service account can log in.
     pub(crate) tokens: Option<Tokens>,
     /// Becomes true when the server stops; ends watches and followed logs.
@@ -124,12 +129,13 @@ impl Api {
     async fn route(
         &self,
         identity: Option<&Identity>,
-        parts: request::Parts,
+        mut parts: request::Parts,
         query: Query,
         body: RequestBody,
     ) -> Answer {
         let path = parts.uri.path().to_owned();
         let caller = auth::authenticate(self, identity, &parts.headers, &path).await?;
+        let caller = impersonation::apply(self, caller, &mut parts.headers).await?;
         match Target::parse(&path) {
             Target::Resource(target) => self.resource(caller, parts, target, query, body).await,
             Target::Plain => {
@@ -173,11 +179,9 @@ impl Api {
             authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
         }
         check_segments(&path)?;
+        let body = self.in_json(&mut parts.headers, &path, body).await?;
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
-        }
-        if path.group == "authentication.k8s.io" && path.resource == "selfsubjectreviews" && verb == Verb::Create {
-            return Ok(accounts::review_self(&caller));
         }
         let kind = objects::kinds::find(&path.group, &path.version, &path.resource);
         let kind = kind.ok_or(ApiError::NoSuchResource)?;
@@ -187,6 +191,10 @@ impl Api {
         let upgrade = parts.extensions.remove();
         let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
         let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings };
+        if !call.kind.ops.is_stored() {
+            let is_question = verb == Verb::Create && call.path.name.is_none();
+            return if is_question { self.review(&mut call, body).await } else { Err(ApiError::MethodNotAllowed) };
+        }
         let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
         if is_token && verb == Verb::Create {
             return accounts::request_token(self, &call, body).await;
@@ -194,6 +202,39 @@ impl Api {
         let mut response = self.verb(verb, &mut call, body).await?;
         answer::add_warnings(response.headers_mut(), &call.warnings);
         Ok(response)
+    }
+
+    async fn review(&self, call: &mut Call, body: RequestBody) -> Answer {
+        let mut response = reviews::answer(self, call, body).await?;
+        answer::add_warnings(response.headers_mut(), &call.warnings);
+        Ok(response)
+    }
+
+    /// API-094: a body in protobuf is JSON from here on.
+    async fn in_json(
+        &self,
+        headers: &mut HeaderMap,
+        path: &ResourcePath,
+        body: RequestBody,
+    ) -> Result<RequestBody, ApiError> {
+        let is_passed_on = path.subresource.as_deref() == Some("proxy");
+        if is_passed_on || negotiate::content_type(headers) != "application/vnd.kubernetes.protobuf" {
+            return Ok(body);
+        }
+        let bytes = self.collect(body).await?;
+        let group = match path.group.as_str() {
+            "" => path.version.clone(),
+            group => format!("{group}/{}", path.version),
+        };
+        let json = match bytes.is_empty() {
+            true => bytes,
+            false => {
+                let doc = self.wire.read(&bytes, &group).map_err(|error| ApiError::BadRequest(error.to_string()))?;
+                doc.to_string().into()
+            }
+        };
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(http_body_util::Full::new(json).map_err(|never| match never {}).boxed_unsync())
     }
 
     async fn verb(&self, verb: Verb, call: &mut Call, body: RequestBody) -> Answer {

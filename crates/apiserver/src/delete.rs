@@ -10,12 +10,13 @@ use crate::api::{Api, Call, RequestBody};
 use crate::body::DeleteOptions;
 use crate::deletion::{self, Outcome};
 use crate::error::{ApiError, ResourceName};
-use crate::{authz, namespaces, object, read};
+use crate::{admission, authz, namespaces, object, read};
 
 pub(crate) async fn delete(api: &Api, call: &Call, body: RequestBody) -> Answer {
     let bytes = api.collect(body).await?;
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
     namespaces::check_protected(call.kind, call.name())?;
+    admission::check_delete(api, call).await?;
     let deleted = delete_object(api, call.kind, call.namespace(), call.name(), &options).await?;
     if call.kind.plural == "namespaces" && !options.is_dry_run {
         namespaces::drain(api, call.name()).await?;

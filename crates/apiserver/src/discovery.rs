@@ -107,7 +107,9 @@ fn resources(group: &str, version: &str) -> Value {
         if !kind.categories.is_empty() {
             entry["categories"] = json!(kind.categories);
         }
-        entry["storageVersionHash"] = json!(storage_hash(kind));
+        if kind.ops.is_stored() {
+            entry["storageVersionHash"] = json!(storage_hash(kind));
+        }
         list.push(entry);
         for sub in kind.subresources {
             let (sub_kind, verbs) = subresource(kind, *sub);
@@ -128,6 +130,9 @@ fn resources(group: &str, version: &str) -> Value {
 
 /// API-115.
 fn verbs(kind: &Kind) -> Vec<&'static str> {
+    if !kind.ops.is_stored() {
+        return vec!["create"];
+    }
     let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
     all.into_iter().filter(|verb| *verb != "deletecollection" || kind.plural != "namespaces").collect()
 }

@@ -30,6 +30,7 @@ mod deletion;
 mod discovery;
 mod error;
 mod health;
+mod impersonation;
 mod logs;
 mod metrics;
 mod namespaces;
@@ -41,6 +42,7 @@ mod proxy;
 mod query;
 mod read;
 mod relay;
+mod reviews;
 mod serve;
 mod service;
 mod stream;
@@ -94,6 +96,7 @@ impl ApiServer {
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
             openapi: openapi::OpenApi::default(),
+            wire: objects::wire::Messages::default(),
             tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
             store,

@@ -19,6 +19,7 @@ pub mod persistent_volume;
 pub mod persistent_volume_claim;
 pub mod pod;
 pub mod rbac;
+pub mod reviews;
 pub mod secret;
 pub mod service_account;
 mod storage;
@@ -35,6 +36,12 @@ pub static ALL: &[&Kind] = &[
     &pod::KIND,
     &secret::KIND,
     &service_account::KIND,
+    &reviews::SELF,
+    &reviews::TOKEN,
+    &reviews::LOCAL_ACCESS,
+    &reviews::SELF_ACCESS,
+    &reviews::SELF_RULES,
+    &reviews::ACCESS,
     &lease::KIND,
     &rbac::binding::CLUSTER_ROLE_BINDING,
     &rbac::role::CLUSTER_ROLE,
@@ -192,6 +199,11 @@ pub trait KindOps: Sync {
     /// Whether `generation` is kept (API-178).
     fn has_generation(&self) -> bool {
         false
+    }
+
+    /// Whether there are objects of the kind: some are only asked and answered.
+    fn is_stored(&self) -> bool {
+        true
     }
 
     /// API-188: whether a PUT of a missing object creates it.

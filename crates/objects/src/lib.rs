@@ -37,6 +37,7 @@ pub mod quantity;
 pub mod reasons;
 pub mod requests;
 pub mod selectors;
+pub mod wire;
 
 pub use decode::{DecodeError, Schema, Typed, read};
 pub use errors::{FieldError, FieldReason};

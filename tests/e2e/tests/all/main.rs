@@ -20,6 +20,7 @@ mod isolation;
 mod life;
 mod network;
 mod node;
+mod permissions;
 mod probes;
 mod refusals;
 mod resize;

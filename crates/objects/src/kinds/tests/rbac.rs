@@ -20,7 +20,9 @@ fn api_741_bindings_name_the_group_of_users_groups_and_roles() {
             &json!({"kind": "Role", "name": "reader"}),
             &json!([{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "robot"}]),
         ),
-        expect![[r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"b","namespace":"n"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"reader"},"subjects":[{"kind":"User","name":"jane","apiGroup":"rbac.authorization.k8s.io"},{"kind":"ServiceAccount","name":"robot"}]}"#]],
+        expect![[
+            r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"b","namespace":"n"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"reader"},"subjects":[{"kind":"User","name":"jane","apiGroup":"rbac.authorization.k8s.io"},{"kind":"ServiceAccount","name":"robot"}]}"#
+        ]],
     );
 }
 

@@ -1,0 +1,196 @@
+//! Questions about who someone is and what they may do (API-652, API-653,
+//! API-676, API-677): answered, never stored.
+
+use std::collections::BTreeMap;
+
+use http::{Response, StatusCode};
+use objects::{FieldError, FieldSelector};
+use serde_json::{Value, json};
+
+use crate::accounts;
+use crate::answer::{self, Answer, Body};
+use crate::api::{Api, Call, RequestBody};
+use crate::auth::Identity;
+use crate::authz::{Access, Decision, Object, Resource};
+use crate::body::{self, WriteOptions};
+use crate::error::ApiError;
+use crate::negotiate;
+use crate::object;
+use crate::tokens::ISSUER;
+
+pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    negotiate::require_json(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let mut doc = body::parse_object(call.kind, &bytes)?;
+    body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    call.kind.ops.default(&mut doc);
+    let status = match call.kind.kind {
+        "TokenReview" => token(api, &doc).await?,
+        "SelfSubjectReview" => json!({"userInfo": user(&call.caller)}),
+        "SelfSubjectRulesReview" => rules(api, call, &doc).await?,
+        _ => access(api, call, &doc).await?,
+    };
+    Ok(answered(api, call, doc, status))
+}
+
+fn answered(api: &Api, call: &Call, mut doc: Value, status: Value) -> Response<Body> {
+    let metadata = object::metadata_mut(&mut doc);
+    metadata.entry("creationTimestamp").or_insert(json!(null));
+    if call.kind.kind == "SelfSubjectReview" {
+        metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
+    }
+    doc["status"] = status;
+    answer::json(StatusCode::CREATED, &doc)
+}
+
+/// API-652.
+async fn token(api: &Api, doc: &Value) -> Result<Value, ApiError> {
+    let token = object::text(doc, &["spec", "token"]);
+    if token.is_empty() {
+        return Err(ApiError::BadRequest("token is required for TokenReview in authentication".to_owned()));
+    }
+    let audiences = texts(&doc["spec"]["audiences"]);
+    let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
+    let wanted: Vec<&str> = audiences.iter().map(String::as_str).collect();
+    Ok(match accounts::identity_of(api, token, &wanted).await? {
+        Some((identity, of)) => {
+            let known: Vec<&String> = audiences.iter().filter(|audience| of.contains(audience)).collect();
+            json!({"authenticated": true, "user": user(&identity), "audiences": known})
+        }
+        None => json!({"user": {}, "error": "invalid bearer token"}),
+    })
+}
+
+fn user(identity: &Identity) -> Value {
+    let mut user = json!({"username": identity.user, "groups": identity.groups});
+    if !identity.uid.is_empty() {
+        user["uid"] = json!(identity.uid);
+    }
+    if !identity.extra.is_empty() {
+        user["extra"] = json!(identity.extra);
+    }
+    user
+}
+
+fn texts(list: &Value) -> Vec<String> {
+    list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// API-676: of the caller, or of whom the caller names.
+async fn access(api: &Api, call: &Call, doc: &Value) -> Result<Value, ApiError> {
+    let errors = problems(call, doc);
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(call.kind, "", errors));
+    }
+    let subject = match call.kind.kind {
+        "SelfSubjectAccessReview" => call.caller.clone(),
+        _ => subject(&doc["spec"]),
+    };
+    let decision = api.authorizer.decide(api, &subject, &asked(&doc["spec"])).await?;
+    let (is_allowed, reason) = match decision {
+        Decision::Allowed(why) => (true, why),
+        Decision::NoOpinion(why) => (false, why),
+    };
+    let mut status = json!({"allowed": is_allowed});
+    if !reason.is_empty() {
+        status["reason"] = json!(reason);
+    }
+    Ok(status)
+}
+
+/// Exactly as named: nobody becomes authenticated by being asked about.
+fn subject(spec: &Value) -> Identity {
+    let extra = spec["extra"].as_object().into_iter().flatten();
+    Identity {
+        user: object::text(spec, &["user"]).to_owned(),
+        groups: texts(&spec["groups"]),
+        uid: object::text(spec, &["uid"]).to_owned(),
+        extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect::<BTreeMap<_, _>>(),
+    }
+}
+
+fn asked(spec: &Value) -> Access {
+    if let Some(path) = spec.get("nonResourceAttributes") {
+        let text = |key: &str| object::text(path, &[key]).to_owned();
+        return Access { verb: text("verb"), to: Object::Path(text("path")) };
+    }
+    let attributes = &spec["resourceAttributes"];
+    let text = |key: &str| object::text(attributes, &[key]).to_owned();
+    let resource = Resource {
+        group: text("group"),
+        resource: text("resource"),
+        subresource: text("subresource"),
+        namespace: text("namespace"),
+        name: text("name"),
+        fields: fields(&attributes["fieldSelector"]),
+    };
+    Access { verb: text("verb"), to: Object::Resource(resource) }
+}
+
+/// What is said in a way we do not know narrows nothing.
+fn fields(selector: &Value) -> FieldSelector {
+    let raw = object::text(selector, &["rawSelector"]);
+    if !raw.is_empty() {
+        return FieldSelector::parse(raw).unwrap_or_default();
+    }
+    let of = |requirement: &Value| {
+        let (key, values) = (object::text(requirement, &["key"]), texts(&requirement["values"]));
+        match (object::text(requirement, &["operator"]), &values[..]) {
+            ("In", [value]) => Some(format!("{key}={value}")),
+            ("NotIn", [value]) => Some(format!("{key}!={value}")),
+            _ => None,
+        }
+    };
+    let terms: Vec<String> = selector["requirements"].as_array().into_iter().flatten().filter_map(of).collect();
+    FieldSelector::parse(&terms.join(",")).unwrap_or_default()
+}
+
+fn problems(call: &Call, doc: &Value) -> Vec<FieldError> {
+    let (spec, mut errors) = (&doc["spec"], Vec::new());
+    let (resource, path) = (spec.get("resourceAttributes"), spec.get("nonResourceAttributes"));
+    if let (Some(_), Some(path)) = (resource, path) {
+        let detail = "cannot be specified in combination with resourceAttributes";
+        errors.push(FieldError::invalid("spec.nonResourceAttributes", path.clone(), detail));
+    }
+    if resource.is_none() && path.is_none() {
+        let detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified";
+        errors.push(FieldError::invalid("spec.resourceAttributes", Value::Null, detail));
+    }
+    let is_own = call.kind.kind == "SelfSubjectAccessReview";
+    if !is_own && object::text(spec, &["user"]).is_empty() && texts(&spec["groups"]).is_empty() {
+        errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
+    }
+    if call.kind.is_namespaced() {
+        let namespace = call.namespace().unwrap_or_default();
+        let given = object::text(spec, &["resourceAttributes", "namespace"]);
+        if resource.is_some() && given != namespace {
+            let detail = "must match metadata.namespace";
+            errors.push(FieldError::invalid("spec.resourceAttributes.namespace", given, detail));
+        }
+        if let Some(path) = path {
+            let detail = "disallowed on this kind of request";
+            errors.push(FieldError::invalid("spec.nonResourceAttributes", path.clone(), detail));
+        }
+    }
+    errors
+}
+
+/// API-677.
+async fn rules(api: &Api, call: &Call, doc: &Value) -> Result<Value, ApiError> {
+    let namespace = object::text(doc, &["spec", "namespace"]);
+    if namespace.is_empty() {
+        return Err(ApiError::BadRequest("no namespace on request".to_owned()));
+    }
+    let (rules, mut problems) = api.authorizer.rules(api, &call.caller, namespace).await?;
+    let (of_paths, of_resources): (Vec<_>, Vec<_>) = rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
+    let mut status = json!({"resourceRules": of_resources, "nonResourceRules": of_paths, "incomplete": false});
+    if call.caller.node_name().is_some() {
+        status["incomplete"] = json!(true);
+        problems.insert(0, "node authorizer does not support user rule resolution".to_owned());
+    }
+    if !problems.is_empty() {
+        status["evaluationError"] = json!(problems.join(", "));
+    }
+    Ok(status)
+}

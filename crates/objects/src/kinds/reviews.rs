@@ -1,0 +1,103 @@
+//! Questions to the server: who someone is, and what they may do. Asked by
+//! creating an object that is answered and never stored.
+
+use std::marker::PhantomData;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::authentication::v1::{SelfSubjectReview, TokenReview};
+use crate::api::authorization::v1::{
+    LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
+};
+use crate::decode::{Schema, Typed};
+use crate::kinds::{Column, Kind, KindOps, Scope};
+
+const AUTHENTICATION: &str = "authentication.k8s.io";
+const AUTHORIZATION: &str = "authorization.k8s.io";
+
+const fn review(group: &'static str, names: [&'static str; 4], scope: Scope, ops: &'static dyn KindOps) -> Kind {
+    let [kind, list_kind, plural, singular] = names;
+    Kind {
+        group,
+        version: "v1",
+        kind,
+        list_kind,
+        plural,
+        singular,
+        short_names: &[],
+        categories: &[],
+        scope,
+        subresources: &[],
+        columns: &[Column::NAME, Column::AGE],
+        ops,
+    }
+}
+
+/// API-652.
+pub static TOKEN: Kind = review(
+    AUTHENTICATION,
+    ["TokenReview", "TokenReviewList", "tokenreviews", "tokenreview"],
+    Scope::Cluster,
+    &Review::<TokenReview>(|| &TOKEN, PhantomData),
+);
+
+/// API-653.
+pub static SELF: Kind = review(
+    AUTHENTICATION,
+    ["SelfSubjectReview", "SelfSubjectReviewList", "selfsubjectreviews", "selfsubjectreview"],
+    Scope::Cluster,
+    &Review::<SelfSubjectReview>(|| &SELF, PhantomData),
+);
+
+/// API-676.
+pub static ACCESS: Kind = review(
+    AUTHORIZATION,
+    ["SubjectAccessReview", "SubjectAccessReviewList", "subjectaccessreviews", "subjectaccessreview"],
+    Scope::Cluster,
+    &Review::<SubjectAccessReview>(|| &ACCESS, PhantomData),
+);
+
+pub static SELF_ACCESS: Kind = review(
+    AUTHORIZATION,
+    ["SelfSubjectAccessReview", "SelfSubjectAccessReviewList", "selfsubjectaccessreviews", "selfsubjectaccessreview"],
+    Scope::Cluster,
+    &Review::<SelfSubjectAccessReview>(|| &SELF_ACCESS, PhantomData),
+);
+
+pub static LOCAL_ACCESS: Kind = review(
+    AUTHORIZATION,
+    [
+        "LocalSubjectAccessReview",
+        "LocalSubjectAccessReviewList",
+        "localsubjectaccessreviews",
+        "localsubjectaccessreview",
+    ],
+    Scope::Namespaced,
+    &Review::<LocalSubjectAccessReview>(|| &LOCAL_ACCESS, PhantomData),
+);
+
+/// API-677.
+pub static SELF_RULES: Kind = review(
+    AUTHORIZATION,
+    ["SelfSubjectRulesReview", "SelfSubjectRulesReviewList", "selfsubjectrulesreviews", "selfsubjectrulesreview"],
+    Scope::Cluster,
+    &Review::<SelfSubjectRulesReview>(|| &SELF_RULES, PhantomData),
+);
+
+/// The row of the table, and the type of the documents.
+struct Review<T>(fn() -> &'static Kind, PhantomData<fn() -> T>);
+
+impl<T: DeserializeOwned + Serialize + 'static> KindOps for Review<T> {
+    fn kind(&self) -> &'static Kind {
+        (self.0)()
+    }
+
+    fn schema(&self) -> &'static dyn Schema {
+        const { &Typed::<T>::NEW }
+    }
+
+    fn is_stored(&self) -> bool {
+        false
+    }
+}

@@ -1,0 +1,92 @@
+//! Bodies as clients send them, and broken ones.
+
+use super::*;
+
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(bytes.len()).unwrap();
+    [&[(number << 3) | 2, length], bytes].concat()
+}
+
+fn number(number: u8, value: u8) -> Vec<u8> {
+    vec![number << 3, value]
+}
+
+fn body(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+    let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+    [MAGIC.to_vec(), field(1, &meta), field(2, object), field(3, b""), field(4, b"")].concat()
+}
+
+fn read(api_version: &str, kind: &str, object: &[u8]) -> Value {
+    Messages::default().read(&body(api_version, kind, object), "v1").unwrap()
+}
+
+#[test]
+fn every_message_of_the_table_is_read_and_names_messages_that_exist() {
+    let messages = Messages::default();
+    assert!(messages.0.values().map(BTreeMap::len).sum::<usize>() > 350);
+    // Not of any object that can be sent, or not objects in JSON.
+    let special = ["IntOrString", "Quantity", "RawExtension", "NodeConfigSource", "NodeConfigStatus"];
+    let all = messages.0.iter().flat_map(|(group, of)| of.iter().map(move |(name, fields)| (group, name, fields)));
+    for (group, name, fields) in all {
+        assert!(!fields.is_empty(), "{group} {name}");
+        for field in fields.values() {
+            if let Type::Message(of) = field.of {
+                assert!(special.contains(&of) || messages.find(group, of).is_some(), "{name} has a {of}");
+            }
+        }
+    }
+}
+
+#[test]
+fn api_097_api_783_zero_is_not_set_unless_presence_counts() {
+    let meta = field(1, &[field(1, b"web"), field(3, b""), field(8, b""), number(10, 0)].concat());
+    let map = field(2, &[field(1, b"a"), field(2, b"")].concat());
+    let doc = read("v1", "ConfigMap", &[meta, map, number(4, 0)].concat());
+    let expected = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "web", "deletionGracePeriodSeconds": 0}, "data": {"a": ""}, "immutable": false});
+    assert_eq!(doc, expected);
+}
+
+#[test]
+fn api_098_times_quantities_and_inlined_messages_look_as_in_json() {
+    let lease = field(2, &[field(1, b"me"), field(4, &number(1, 5)), field(3, &[])].concat());
+    let doc = read("coordination.k8s.io/v1", "Lease", &lease);
+    assert_eq!(doc["spec"], json!({"holderIdentity": "me", "renewTime": "1970-01-01T00:00:05.000000Z"}));
+    let port = [number(1, 0), number(2, 80)].concat();
+    let probe = field(1, &field(2, &[field(1, b"/"), field(2, &port)].concat()));
+    let container = [field(1, b"app"), field(10, &probe)].concat();
+    let doc = read("v1", "Pod", &field(2, &field(2, &container)));
+    let expected = json!({"name": "app", "livenessProbe": {"httpGet": {"path": "/", "port": 80}}});
+    assert_eq!(doc["spec"]["containers"][0], expected);
+    let extra = field(5, &[field(1, b"scopes"), field(2, &[field(1, b"a"), field(1, b"b")].concat())].concat());
+    let doc = read("authorization.k8s.io/v1", "SubjectAccessReview", &field(2, &extra));
+    assert_eq!(doc["spec"]["extra"], json!({"scopes": ["a", "b"]}));
+}
+
+#[test]
+fn api_097_options_of_a_deletion_need_no_name() {
+    let body = [MAGIC.to_vec(), field(1, b""), field(2, &number(1, 0))].concat();
+    assert_eq!(Messages::default().read(&body, "apps/v1").unwrap(), json!({"gracePeriodSeconds": 0}));
+}
+
+#[test]
+fn api_097_api_099_what_is_broken_is_refused_and_what_is_new_is_skipped() {
+    let messages = Messages::default();
+    let refused = |body: &[u8]| messages.read(body, "v1").unwrap_err().to_string();
+    assert!(refused(b"{}").starts_with("provided data does not appear to be a protobuf message"));
+    assert!(refused(&body("v1", "Widget", b"")).contains("no kind \"Widget\" is registered"));
+    let whole = body("v1", "ConfigMap", &field(1, &field(1, b"web")));
+    for end in MAGIC.len()..whole.len() {
+        // Whatever it is cut to, it neither panics nor makes something up.
+        if let Ok(doc) = messages.read(&whole[..end], "v1") {
+            assert!(doc["metadata"]["name"].is_null() || doc["metadata"]["name"] == "web", "{doc}");
+        }
+    }
+    assert_eq!(refused(&body("v1", "ConfigMap", &number(1, 1))), "proto: wrong wireType");
+    assert_eq!(
+        refused(&body("v1", "ConfigMap", &field(1, &field(1, b"\xff")))),
+        "proto: string field contains invalid UTF-8"
+    );
+    let unknown = [vec![(15 << 3) | 1], vec![0; 8], field(14, b"new")].concat();
+    assert_eq!(read("v1", "ConfigMap", &unknown), json!({"apiVersion": "v1", "kind": "ConfigMap"}));
+}
