@@ -337,6 +337,8 @@ fn grow_up(
         None => Ok(nix::unistd::dup2_stdin(&null)?).and_then(|()| ends.connect()),
     };
     connect().map_err(failed("opening the container's streams"))?;
+    // Closed once, by its owner, before everything else is.
+    drop(null);
     sys::close_all_but(&[launch.sync, answer]).map_err(failed("closing descriptors"))?;
     launch.become_user().map_err(failed("changing user"))
 }
