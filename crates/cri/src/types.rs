@@ -176,8 +176,13 @@ pub struct Resources {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mount {
+    /// Empty if an image is mounted.
     pub host_path: PathBuf,
-    /// Only this part of `host_path`. The runtime resolves it so that no
+    /// The content of this image, by name or id. It must be here already, and
+    /// is always read-only.
+    #[serde(default)]
+    pub image: Option<String>,
+    /// Only this part of `host_path`, or of the image. The runtime resolves it so that no
     /// symbolic link in it leads outside (CVE-2017-1002101, CVE-2021-25741).
     #[serde(default)]
     pub sub_path: Option<PathBuf>,
@@ -195,6 +200,7 @@ impl Mount {
     pub fn new(host_path: impl Into<PathBuf>, container_path: impl Into<PathBuf>, readonly: bool) -> Self {
         Self {
             host_path: host_path.into(),
+            image: None,
             sub_path: None,
             container_path: container_path.into(),
             readonly,

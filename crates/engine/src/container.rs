@@ -62,9 +62,11 @@ impl Inner {
         }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
+        let images = self.image_volumes(&self.dirs.container(sandbox, &id), &mut record)?;
         let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);
-        let spec = wire::ContainerSpec { seccomp, ..self.spec(&parent, &record, &config, program, &volumes)? };
-        if let Err(error) = self.make_container(&shim, spec, &config, record.clone(), volumes).await {
+        let furnishing = Furnishing { volumes, images };
+        let spec = wire::ContainerSpec { seccomp, ..self.spec(&parent, &record, &config, program, &furnishing)? };
+        if let Err(error) = self.make_container(&shim, spec, &config, record.clone(), furnishing).await {
             // What was begun goes; the shim has forgotten it or will be asked to.
             let _ = self.drop_container(sandbox, &id).await;
             return Err(error);
@@ -86,6 +88,26 @@ impl Inner {
         }
         self.announce(&pod_uid);
         Ok(id)
+    }
+
+    /// LC-315: the images that are mounted into it, one for each such mount.
+    fn image_volumes(&self, dir: &Path, record: &mut ContainerRecord) -> Result<Vec<ImageVolume>, CriError> {
+        let mut found = Vec::new();
+        for (number, mount) in record.mounts.iter_mut().enumerate() {
+            let Some(name) = &mount.image else { continue };
+            let resolved = self.images.resolve(name).map_err(|error| image_refusal(&error))?;
+            let missing = || CriError::Failed(format!("failed to mount image volume {name:?}: not found"));
+            let resolved = resolved.ok_or_else(missing)?;
+            self.images.mark_used(&resolved.image.id);
+            let place = match &resolved.layers[..] {
+                [only] => only.clone(),
+                _ => dir.join("images").join(number.to_string()),
+            };
+            mount.readonly = true;
+            found.push(ImageVolume { number, place, layers: resolved.layers });
+        }
+        record.volume_layers = found.iter().map(|volume| volume.layers.clone()).collect();
+        Ok(found)
     }
 
     async fn hold_layers(&self) -> Result<Hold, CriError> {
@@ -113,19 +135,20 @@ impl Inner {
         record: &ContainerRecord,
         config: &ContainerConfig,
         program: Program,
-        volumes: &[AnonymousVolume],
+        furnishing: &Furnishing,
     ) -> Result<wire::ContainerSpec, CriError> {
         let dir = self.dirs.container(&sandbox.id, &record.id);
         let overlay = self.root_of(record, &dir, sandbox.config.user_namespace.is_some())?;
         let shared = etc::mounts(&self.dirs.sandbox(&sandbox.id), &config.mounts).into_iter();
         let shared =
             shared.map(|(source, destination)| wire::BindMount { source, destination, ..wire::BindMount::default() });
-        let anonymous = volumes.iter().map(|volume| wire::BindMount {
+        let anonymous = furnishing.volumes.iter().map(|volume| wire::BindMount {
             source: volume.source.clone(),
             destination: volume.destination.clone(),
             ..wire::BindMount::default()
         });
         let own = config.mounts.iter().map(launch::bind).collect::<Result<Vec<_>, _>>()?;
+        let own = own.into_iter().enumerate().map(|(number, bind)| furnishing.show(number, bind));
         let cgroup = self.pod_cgroup(&sandbox.config)?.join(record.id.as_str());
         Ok(wire::ContainerSpec {
             id: record.id.0.clone(),
@@ -187,7 +210,7 @@ impl Inner {
         spec: wire::ContainerSpec,
         config: &ContainerConfig,
         record: ContainerRecord,
-        volumes: Vec<AnonymousVolume>,
+        furnishing: Furnishing,
     ) -> Result<(), CriError> {
         let failed = |what: &str, error: std::io::Error| CriError::Failed(format!("{what}: {error}"));
         let devices = if config.security.privileged {
@@ -208,7 +231,8 @@ impl Inner {
                 // Whose the container's `/` is; a copy is shown to them as a whole.
                 std::os::unix::fs::chown(dir.join("upper"), Some(first), Some(first))?;
             }
-            volumes.iter().try_for_each(|volume| volume.fill(&layers))?;
+            furnishing.volumes.iter().try_for_each(|volume| volume.fill(&layers))?;
+            furnishing.images.iter().try_for_each(ImageVolume::fill)?;
             inner.cgroups.create(&cgroup, &resources, devices)
         });
         prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
@@ -344,6 +368,45 @@ impl Inner {
         crash::point("container.removed");
         self.table().containers.remove(id);
         Ok(())
+    }
+}
+
+/// What has to be there before a container is made.
+struct Furnishing {
+    volumes: Vec<AnonymousVolume>,
+    images: Vec<ImageVolume>,
+}
+
+impl Furnishing {
+    /// A mount of the configuration: one of an image is of its place, and
+    /// never written to.
+    fn show(&self, number: usize, bind: wire::BindMount) -> wire::BindMount {
+        match self.images.iter().find(|image| image.number == number) {
+            Some(image) => wire::BindMount { source: image.place.clone(), readonly: true, ..bind },
+            None => bind,
+        }
+    }
+}
+
+/// An image that is mounted into a container.
+struct ImageVolume {
+    /// Of the mount.
+    number: usize,
+    place: PathBuf,
+    layers: Vec<PathBuf>,
+}
+
+impl ImageVolume {
+    /// One layer is shown as it is; several have to be one directory first.
+    /// An overlay could not be shown to users of a pod's own, nor parts of it
+    /// be taken by older kernels.
+    fn fill(&self) -> std::io::Result<()> {
+        if self.layers.len() == 1 {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.place)?;
+        fs::set_permissions(&self.place, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+        rootfs::copy::copy_layers(&self.layers, &self.place)
     }
 }
 

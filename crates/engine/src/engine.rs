@@ -296,7 +296,7 @@ impl Runtime for Engine {
             inner.images.remove(&reference)?;
             let in_use = || {
                 let table = inner.table();
-                Ok(table.containers.values().flat_map(|entry| entry.record.layers.clone()).collect())
+                Ok(table.containers.values().flat_map(|entry| entry.record.stands_on()).flatten().collect())
             };
             inner.images.sweep(in_use)
         });

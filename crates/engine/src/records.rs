@@ -48,6 +48,9 @@ pub(crate) struct ContainerRecord {
     pub(crate) log_path: PathBuf,
     #[serde(default)]
     pub(crate) mounts: Vec<Mount>,
+    /// Of images mounted as volumes; empty in records of older versions.
+    #[serde(default)]
+    pub(crate) volume_layers: Vec<Vec<PathBuf>>,
     pub(crate) stop_signal: i32,
     #[serde(default)]
     pub(crate) stdin: bool,
@@ -81,6 +84,7 @@ impl ContainerRecord {
             image_ref: String::new(),
             log_path: sandbox.config.log_directory.join(&config.log_path),
             mounts: config.mounts.clone(),
+            volume_layers: Vec::new(),
             stop_signal: crate::signals::TERM,
             stdin: false,
             tty: false,
@@ -89,6 +93,13 @@ impl ContainerRecord {
             labels: config.labels.clone(),
             annotations: config.annotations.clone(),
         }
+    }
+}
+
+impl ContainerRecord {
+    /// The layers of its image, and of each image that is mounted into it.
+    pub(crate) fn stands_on(&self) -> Vec<Vec<PathBuf>> {
+        std::iter::once(&self.layers).chain(&self.volume_layers).cloned().collect()
     }
 }
 
@@ -102,7 +113,7 @@ pub fn layers_in_use(engine_root: &Path) -> io::Result<Vec<Vec<PathBuf>>> {
             let record = shim::record::read::<ContainerRecord>(&container, CONTAINER).map_err(|error| {
                 io::Error::new(error.kind(), format!("{}: {error}", container.join(CONTAINER).display()))
             })?;
-            in_use.extend(record.map(|record| record.layers));
+            in_use.extend(record.into_iter().flat_map(|record| record.stands_on()));
         }
     }
     Ok(in_use)

@@ -181,8 +181,8 @@ fn user_from_wire(wire: v1::LinuxContainerUser) -> Result<ProcessUser, CriError>
 
 fn mount_to_wire(mount: &Mount) -> Result<v1::Mount, CriError> {
     match mount.sub_path {
-        Some(_) => Err(CriError::Unsupported("mount a part of a volume safely")),
-        None => Ok(whole_mount(mount)),
+        Some(_) if mount.image.is_none() => Err(CriError::Unsupported("mount a part of a volume safely")),
+        _ => Ok(whole_mount(mount)),
     }
 }
 
@@ -198,14 +198,21 @@ fn whole_mount(mount: &Mount) -> v1::Mount {
         readonly: mount.readonly,
         propagation: propagation.into(),
         recursive_read_only: mount.recursive_readonly,
-        image: None,
-        image_sub_path: String::new(),
+        image: mount.image.as_deref().map(super::image::spec),
+        image_sub_path: mount.sub_path.as_deref().filter(|_| mount.image.is_some()).map(text).unwrap_or_default(),
     }
 }
 
 fn mount_from_wire(wire: v1::Mount) -> Result<Mount, CriError> {
-    if wire.image.is_some_and(|image| !image.image.is_empty()) {
-        return Err(CriError::Unsupported("mount images as volumes"));
+    let image = wire.image.map(|image| image.image).filter(|image| !image.is_empty());
+    if image.is_some() && !wire.host_path.is_empty() {
+        let path = wire.container_path;
+        return Err(CriError::Invalid(format!("mount {path:?}: image and host_path are both given")));
+    }
+    let part = Some(wire.image_sub_path).filter(|part| !part.is_empty());
+    if part.is_some() && image.is_none() {
+        let path = wire.container_path;
+        return Err(CriError::Invalid(format!("mount {path:?}: image_sub_path needs an image")));
     }
     if wire.recursive_read_only && !wire.readonly {
         let path = wire.container_path;
@@ -219,11 +226,12 @@ fn mount_from_wire(wire: v1::Mount) -> Result<Mount, CriError> {
     };
     Ok(Mount {
         host_path: wire.host_path.into(),
-        sub_path: None,
+        sub_path: part.map(Into::into),
         container_path: wire.container_path.into(),
-        readonly: wire.readonly,
+        readonly: wire.readonly || image.is_some(),
         recursive_readonly: wire.recursive_read_only,
         propagation,
+        image,
     })
 }
 

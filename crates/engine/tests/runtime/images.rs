@@ -6,13 +6,14 @@ use cri::{ContainerConfig, Mount, Runtime};
 use engine::rootfs::Snapshots;
 
 use crate::harness::Case;
-use crate::world::{archive_of, check, shell};
+use crate::world::{archive_of, archive_of_files, check, shell};
 
 pub(crate) const CASES: &[Case] = &[
     ("image_volumes_are_private_and_begin_as_in_the_image", image_volumes_are_private_and_begin_as_in_the_image),
     ("a_volume_of_the_pod_wins_over_the_images", a_volume_of_the_pod_wins_over_the_images),
     ("without_overlayfs_containers_get_copies", without_overlayfs_containers_get_copies),
     ("layers_stay_while_a_container_stands_on_them", layers_stay_while_a_container_stands_on_them),
+    ("lc_315_images_are_mounted_as_volumes", lc_315_images_are_mounted_as_volumes),
     ("lc_074_a_container_shows_a_tag_of_its_image", lc_074_a_container_shows_a_tag_of_its_image),
 ];
 
@@ -89,6 +90,43 @@ fn layers_stay_while_a_container_stands_on_them() {
         assert_eq!(in_use(), Vec::<Vec<std::path::PathBuf>>::new());
         world.engine.remove_image(crate::world::IMAGE).await.unwrap();
         assert_eq!(layers(), 0);
+    });
+}
+
+fn lc_315_images_are_mounted_as_volumes() {
+    check(|world| async move {
+        let one = archive_of_files("docker.io/library/one:test", &[("model", "small\n")]);
+        let two = archive_of_files("docker.io/library/two:test", &[("dir/file", "old\n"), ("dir/file", "new\n")]);
+        for archive in [one, two] {
+            world.engine.images().import(archive.as_slice(), None).unwrap();
+        }
+        let image = |name: &str, at: &str, part: Option<&str>| Mount {
+            image: Some(name.into()),
+            sub_path: part.map(Into::into),
+            ..Mount::new("", at, false)
+        };
+        let sandbox = world.sandbox("a").await;
+        let script = "cat /one/model /two/dir/file /part/file; for f in one two part; do touch /$f/x 2>/dev/null || \
+            echo no; done; echo done; sleep 1000";
+        let mut config = shell("c", script);
+        let mounts = [("one:test", "/one", None), ("two:test", "/two", None), ("two:test", "/part", Some("dir"))];
+        config.mounts = mounts.iter().map(|(name, at, part)| image(name, at, *part)).collect();
+        let id = world.run_with(&sandbox, config).await;
+        let said = "small\nnew\nnew\nno\nno\nno\ndone\n";
+        world.says(&id, "done").await;
+        assert_eq!(world.output(&id).await, said);
+        assert!(world.container(&id).await.mounts.iter().all(|mount| mount.readonly && mount.image.is_some()));
+        // They stay as long as it does.
+        for name in ["one:test", "two:test"] {
+            world.engine.remove_image(name).await.unwrap();
+        }
+        let again = world.engine.exec_sync(&id, vec!["cat".into(), "/one/model".into()], None).await.unwrap();
+        assert_eq!(again.stdout, b"small\n");
+        let mut config = shell("late", "true");
+        config.mounts = vec![image("one:test", "/one", None)];
+        let refused = world.engine.create_container(&sandbox, config).await.unwrap_err().to_string();
+        assert_eq!(refused, "failed to mount image volume \"one:test\": not found");
+        world.engine.remove_container(&id).await.unwrap();
     });
 }
 

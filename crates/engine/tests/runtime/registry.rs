@@ -44,7 +44,7 @@ fn digest(bytes: &[u8]) -> String {
 /// Manifest, configuration and layer.
 fn image() -> [Vec<u8>; 3] {
     let layer = crate::world::layer_of_one_file(200_000);
-    let config = crate::world::image_config("", &layer).into_bytes();
+    let config = crate::world::image_config("", std::slice::from_ref(&layer)).into_bytes();
     let describe =
         |kind: &str, content: &[u8]| json!({ "mediaType": kind, "size": content.len(), "digest": digest(content) });
     let manifest = json!({

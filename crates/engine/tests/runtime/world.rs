@@ -290,12 +290,22 @@ pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
 
 /// And with links in place of some of its directories.
 pub(crate) fn archive_with(name: &str, more: &str, links: &[(&str, &str)]) -> Vec<u8> {
-    docker_archive(name, more, &layer_with(links))
+    docker_archive(name, more, &[layer_with(links)])
 }
 
 /// A docker-archive of one layer with one file of this length.
 pub(crate) fn archive_of_one_file(name: &str, length: usize) -> Vec<u8> {
-    docker_archive(name, "", &layer_of_one_file(length))
+    docker_archive(name, "", &[layer_of_one_file(length)])
+}
+
+/// A docker-archive with a layer for each of these files.
+pub(crate) fn archive_of_files(name: &str, files: &[(&str, &str)]) -> Vec<u8> {
+    let layer = |(path, content): &(&str, &str)| {
+        let mut layer = tar::Builder::new(Vec::new());
+        append(&mut layer, path, tar::EntryType::Regular, 0o644, content.as_bytes(), None);
+        layer.into_inner().unwrap()
+    };
+    docker_archive(name, "", &files.iter().map(layer).collect::<Vec<_>>())
 }
 
 pub(crate) fn layer_of_one_file(length: usize) -> Vec<u8> {
@@ -304,8 +314,9 @@ pub(crate) fn layer_of_one_file(length: usize) -> Vec<u8> {
     layer.into_inner().unwrap()
 }
 
-/// The document that describes an image of this layer.
-pub(crate) fn image_config(more: &str, layer: &[u8]) -> String {
+/// The document that describes an image of these layers.
+pub(crate) fn image_config(more: &str, layers: &[Vec<u8>]) -> String {
+    let diff_ids: Vec<String> = layers.iter().map(|layer| format!("\"sha256:{}\"", hex(layer))).collect();
     let architecture = match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -313,18 +324,22 @@ pub(crate) fn image_config(more: &str, layer: &[u8]) -> String {
     };
     format!(
         r#"{{"architecture":"{architecture}","os":"linux","config":{{{more}"Env":["PATH=/bin","FROM_IMAGE=yes"],"Cmd":["sh"]}},
-            "rootfs":{{"type":"layers","diff_ids":["sha256:{}"]}}}}"#,
-        hex(layer)
+            "rootfs":{{"type":"layers","diff_ids":[{}]}}}}"#,
+        diff_ids.join(",")
     )
 }
 
-fn docker_archive(name: &str, more: &str, layer: &[u8]) -> Vec<u8> {
-    let config = image_config(more, layer);
+fn docker_archive(name: &str, more: &str, layers: &[Vec<u8>]) -> Vec<u8> {
+    let config = image_config(more, layers);
+    let names: Vec<String> = (0..layers.len()).map(|number| format!("layer{number}.tar")).collect();
+    let listed: Vec<String> = names.iter().map(|name| format!("{name:?}")).collect();
     let config_name = format!("{}.json", hex(config.as_bytes()));
-    let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{name}"],"Layers":["layer.tar"]}}]"#);
+    let manifest = format!(r#"[{{"Config":"{config_name}","RepoTags":["{name}"],"Layers":[{}]}}]"#, listed.join(","));
     let mut archive = tar::Builder::new(Vec::new());
     append(&mut archive, &config_name, tar::EntryType::Regular, 0o644, config.as_bytes(), None);
-    append(&mut archive, "layer.tar", tar::EntryType::Regular, 0o644, layer, None);
+    for (name, layer) in names.iter().zip(layers) {
+        append(&mut archive, name, tar::EntryType::Regular, 0o644, layer, None);
+    }
     append(&mut archive, "manifest.json", tar::EntryType::Regular, 0o644, manifest.as_bytes(), None);
     archive.into_inner().unwrap()
 }

@@ -16,6 +16,7 @@ fn config() -> ContainerConfig {
         working_dir: "/srv".into(),
         envs: vec![("A".into(), "1".into())],
         mounts: vec![Mount {
+            image: None,
             recursive_readonly: true,
             propagation: Propagation::HostToContainer,
             ..Mount::new("/data", "/mnt", true)
@@ -108,11 +109,24 @@ fn lc_063_statuses_survive_the_wire() {
 }
 
 #[test]
+fn lc_315_a_mounted_image_is_read_only_and_may_be_a_part() {
+    for sub_path in [None, Some("models/small".into())] {
+        let image = Mount { image: Some("busybox".into()), sub_path, ..Mount::new("", "/models", true) };
+        assert_eq!(mount_from_wire(mount_to_wire(&image).unwrap()).unwrap(), image);
+    }
+    let wire = v1::Mount { image: Some(super::super::image::spec("busybox")), ..v1::Mount::default() };
+    assert!(mount_from_wire(wire).unwrap().readonly);
+}
+
+#[test]
 fn what_would_be_dropped_silently_is_refused() {
     let sub_path = Mount { sub_path: Some("a".into()), ..Mount::new("/data", "/mnt", false) };
     assert!(matches!(mount_to_wire(&sub_path), Err(CriError::Unsupported(_))));
-    let image = v1::Mount { image: Some(super::super::image::spec("busybox")), ..v1::Mount::default() };
-    assert!(matches!(mount_from_wire(image), Err(CriError::Unsupported(_))));
+    let image = || Some(super::super::image::spec("busybox"));
+    let both = v1::Mount { image: image(), host_path: "/data".into(), ..v1::Mount::default() };
+    assert!(matches!(mount_from_wire(both), Err(CriError::Invalid(_))));
+    let part_of_nothing = v1::Mount { image_sub_path: "a".into(), ..v1::Mount::default() };
+    assert!(matches!(mount_from_wire(part_of_nothing), Err(CriError::Invalid(_))));
     let writable = v1::Mount { recursive_read_only: true, ..v1::Mount::default() };
     assert!(matches!(mount_from_wire(writable), Err(CriError::Invalid(_))));
     let profile = v1::SecurityProfile { profile_type: v1::ProfileType::Localhost.into(), ..Default::default() };
