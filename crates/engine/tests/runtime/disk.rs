@@ -17,6 +17,7 @@ use crate::world::{self, World, shell};
 pub(crate) const CASES: &[Case] = &[
     ("a_full_disk_refuses_clearly_and_loses_nothing", a_full_disk_refuses_clearly_and_loses_nothing),
     ("a_pod_can_be_removed_from_a_full_disk", a_pod_can_be_removed_from_a_full_disk),
+    ("a_disk_that_turns_read_only_is_told_and_comes_back", a_disk_that_turns_read_only_is_told_and_comes_back),
 ];
 
 /// All of the instance on a disk of its own.
@@ -120,6 +121,74 @@ fn a_pod_can_be_removed_from_a_full_disk() {
         world.engine.remove_sandbox(&sandbox).await.unwrap();
         world.engine.remove_sandbox(&lost).await.unwrap();
         assert_eq!(world.engine.sandboxes(None).await.unwrap(), []);
+        leaks::exact(&world.config, &world.engine).await;
+    });
+}
+
+/// As the kernel does to a file system with errors. Files that are open for
+/// writing would forbid it from outside, so a read-only view is laid over it.
+struct ReadOnly(std::path::PathBuf);
+
+impl ReadOnly {
+    fn lay_over(dir: &Path) -> ReadOnly {
+        let again = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_RDONLY;
+        mount(Some(dir), dir, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+        mount(None::<&str>, dir, None::<&str>, again, None::<&str>).unwrap();
+        ReadOnly(dir.to_owned())
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        umount2(&self.0, MntFlags::MNT_DETACH).unwrap();
+    }
+}
+
+fn a_disk_that_turns_read_only_is_told_and_comes_back() {
+    check_on_small_disk(|world| async move {
+        const READ_ONLY: &str = "Read-only file system";
+        let sandbox = world.sandbox("a").await;
+        let running = world.run(&sandbox, "running", OBEDIENT).await;
+        let waiting = world.create(&sandbox, shell("waiting", "echo late")).await;
+        let stopped = world.run(&sandbox, "stopped", OBEDIENT).await;
+        world.says(&running, "up").await;
+        world.says(&stopped, "up").await;
+        let view = ReadOnly::lay_over(&world.config.root);
+
+        // What would have to be remembered is refused, with the reason.
+        let extra = world::archive_of_one_file("docker.io/library/extra:test", 1000);
+        let engine = &world.engine;
+        let refused = [
+            engine.images().import(extra.as_slice(), None).unwrap_err().to_string(),
+            engine.remove_image(world::IMAGE).await.unwrap_err().to_string(),
+            engine.run_sandbox(world.sandbox_config("b")).await.unwrap_err().to_string(),
+            engine.create_container(&sandbox, shell("late", "true")).await.unwrap_err().to_string(),
+        ];
+        for complaint in refused {
+            assert!(complaint.contains(READ_ONLY), "{complaint}");
+        }
+        // What runs goes on, and can be looked into.
+        assert_eq!(engine.sandboxes(None).await.unwrap().len(), 1);
+        let done = engine.exec_sync(&running, vec!["echo".into(), "fine".into()], None).await;
+        assert!(done.is_ok() || done.as_ref().is_err_and(|error| error.to_string().contains(READ_ONLY)), "{done:?}");
+
+        // An end is told when it is recorded, which it cannot be yet.
+        let stopping = {
+            let (engine, id) = (world.engine.clone(), stopped.clone());
+            tokio::spawn(async move { engine.stop_container(&id, Duration::from_secs(30)).await })
+        };
+
+        // Back again: everything goes on.
+        drop(view);
+        stopping.await.unwrap().unwrap();
+        assert_eq!(world.exit(&stopped).await.exit_code, 5);
+        assert_eq!(engine.sandboxes(Some("a")).await.unwrap()[0].state, SandboxState::Ready);
+        assert_eq!(world.container(&running).await.state, ContainerState::Running);
+        world.engine.start_container(&waiting).await.unwrap();
+        assert_eq!(world.exit(&waiting).await.exit_code, 0);
+        assert_eq!(world.outcome(&sandbox, "late", "echo fine").await, (0, "fine\n".into()));
+        let other = world.sandbox("b").await;
+        assert_eq!(world.outcome(&other, "more", "echo fine").await, (0, "fine\n".into()));
         leaks::exact(&world.config, &world.engine).await;
     });
 }
