@@ -1,6 +1,7 @@
 //! What the server itself adds to objects or refuses about them (spec 03 §9).
 
 mod node_restriction;
+mod priority;
 mod service_account;
 mod storage;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Call};
 use crate::error::ApiError;
-use crate::{authz, namespaces, object};
+use crate::{authz, namespaces, object, services};
 use node_restriction::Write;
 
 pub(crate) async fn create(
@@ -25,7 +26,7 @@ pub(crate) async fn create(
     }
     if kind.kind == "Pod" {
         service_account::admit(api, kind, namespace.unwrap_or_default(), doc).await?;
-        priority(kind, doc)?;
+        priority::pod(api, kind, doc).await?;
         tolerations(doc);
     }
     match kind.kind {
@@ -35,6 +36,8 @@ pub(crate) async fn create(
         }
         "PersistentVolume" => storage::protect(doc, "kubernetes.io/pv-protection"),
         "Node" => not_ready(doc),
+        "PriorityClass" => priority::class(api, kind, doc).await?,
+        "Service" => services::allocate(api, kind, doc, None).await?,
         _ => {}
     }
     Ok(())
@@ -73,7 +76,9 @@ fn is_restricted(call: &Call) -> bool {
     !call.caller.is_master() && (is_rbac || call.caller.node_name().is_some())
 }
 
-pub(crate) async fn update(_api: &Api, kind: &'static Kind, doc: &mut Value, old: &Value) -> Result<(), ApiError> {
+pub(crate) async fn update(api: &Api, kind: &'static Kind, doc: &mut Value, old: &Value) -> Result<(), ApiError> {
+    services::allocate(api, kind, doc, Some(old)).await?;
+    priority::class(api, kind, doc).await?;
     if kind.kind == "Pod" {
         // API-710: priority is settled once.
         let spec = object::object_mut(doc, "spec");
@@ -83,31 +88,6 @@ pub(crate) async fn update(_api: &Api, kind: &'static Kind, doc: &mut Value, old
             }
         }
     }
-    Ok(())
-}
-
-/// API-711.
-const SYSTEM_CLASSES: [(&str, i64); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
-
-/// API-710.
-fn priority(kind: &Kind, doc: &mut Value) -> Result<(), ApiError> {
-    let name = object::name(doc).to_owned();
-    let class = object::text(doc, &["spec", "priorityClassName"]).to_owned();
-    let value = match SYSTEM_CLASSES.iter().find(|(known, _)| *known == class) {
-        Some((_, value)) => *value,
-        None if class.is_empty() => 0,
-        None => return Err(ApiError::denied(kind, &name, format!("no PriorityClass with name {class} was found"))),
-    };
-    let spec = object::object_mut(doc, "spec");
-    if let Some(given) = spec.get("priority").and_then(Value::as_i64).filter(|given| *given != value) {
-        let text = format!(
-            "the integer value of priority ({given}) must not be provided in pod spec; priority admission controller computed {value} from the given PriorityClass name"
-        );
-        return Err(ApiError::denied(kind, &name, text));
-    }
-    spec.insert("priority".to_owned(), json!(value));
-    spec.entry("preemptionPolicy").or_insert(json!("PreemptLowerPriority"));
     Ok(())
 }
 

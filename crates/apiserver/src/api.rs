@@ -24,6 +24,7 @@ use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::relay::Relay;
+use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::{
@@ -60,6 +61,7 @@ pub(crate) struct Api {
     pub(crate) tokens: Option<Tokens>,
     /// Becomes true when the server stops; ends watches and followed logs.
     pub(crate) closing: watch::Sender<bool>,
+    pub(crate) services: Services,
 }
 
 /// One request to a served kind.
@@ -195,6 +197,7 @@ impl Api {
             let is_question = verb == Verb::Create && call.path.name.is_none();
             return if is_question { self.review(&mut call, body).await } else { Err(ApiError::MethodNotAllowed) };
         }
+        call.warnings.extend(deprecation(kind));
         let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
         if is_token && verb == Verb::Create {
             return accounts::request_token(self, &call, body).await;
@@ -329,4 +332,10 @@ fn check_segments(path: &ResourcePath) -> Result<(), ApiError> {
 /// `P/<resource>` of a namespaced kind lists all namespaces (API-108).
 fn is_across_namespaces(kind: &Kind, path: &ResourcePath) -> bool {
     kind.is_namespaced() && path.namespace.is_none() && path.name.is_none()
+}
+
+/// API-343: what is said with every use of a kind that is on its way out.
+fn deprecation(kind: &Kind) -> Option<String> {
+    let is_old = kind.group.is_empty() && kind.kind == "Endpoints";
+    is_old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
 }

@@ -1,8 +1,14 @@
 //! What must exist before the first request: the initial namespaces, a
-//! `default` service account in each (API-195, API-708), and the roles.
+//! `default` service account in each (API-195, API-708), the roles, the
+//! priorities of the system (API-711), and the Service by which pods find this
+//! server.
 
+use std::net::SocketAddrV4;
+
+use objects::kinds::priority_class;
 use objects::{Kind, kinds};
-use serde_json::json;
+use serde_json::{Value, json};
+use store::{Op, WriteError};
 
 use crate::api::Api;
 use crate::body::WriteOptions;
@@ -17,7 +23,27 @@ pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
             ensure(api, accounts, Some(name), "default").await?;
         }
     }
-    authz::ensure(api).await
+    authz::ensure(api).await?;
+    for (name, value) in priority_class::SYSTEM {
+        let kind = &priority_class::KIND;
+        let doc = json!({
+            "kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"name": name}, "value": value,
+            "description": system_description(name),
+        });
+        if api.store.get(&object::key(kind, None, name)).await?.is_none() {
+            create(api, kind, None, doc).await?;
+        }
+    }
+    kubernetes(api).await
+}
+
+fn system_description(class: &str) -> &'static str {
+    match class {
+        "system-node-critical" => "Used for system critical pods that must not be moved from their current node.",
+        _ => {
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+        }
+    }
 }
 
 async fn ensure(api: &Api, kind: &'static Kind, namespace: Option<&str>, name: &str) -> Result<(), ApiError> {
@@ -25,9 +51,101 @@ async fn ensure(api: &Api, kind: &'static Kind, namespace: Option<&str>, name: &
         return Ok(());
     }
     let doc = json!({"kind": kind.kind, "apiVersion": kind.api_version(), "metadata": {"name": name}});
+    create(api, kind, namespace, doc).await
+}
+
+async fn create(api: &Api, kind: &'static Kind, namespace: Option<&str>, doc: Value) -> Result<(), ApiError> {
     match write::create_object(api, kind, namespace, doc, &WriteOptions::default()).await {
         // Another server of the same store was faster.
         Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+const NAMESPACE: &str = "default";
+const NAME: &str = "kubernetes";
+const PORT: u16 = 443;
+
+/// Whether this is part of what `kubernetes` makes.
+pub(crate) fn is_ours(kind: &Kind, namespace: Option<&str>, name: &str) -> bool {
+    name == NAME && namespace == Some(NAMESPACE) && matches!(kind.kind, "Service" | "Endpoints" | "EndpointSlice")
+}
+
+/// API-195: the Service `kubernetes` and where it leads, made or corrected.
+pub(crate) async fn kubernetes(api: &Api) -> Result<(), ApiError> {
+    let Some(endpoint) = api.config.services.endpoint else { return Ok(()) };
+    let address = api.config.services.api_address().to_string();
+    for (group, plural, doc) in [
+        ("", "services", service(endpoint)),
+        ("", "endpoints", endpoints(endpoint)),
+        ("discovery.k8s.io", "endpointslices", slice(endpoint)),
+    ] {
+        let kind = kinds::find(group, "v1", plural).expect("the kinds table has Services and where they lead");
+        let key = object::key(kind, Some(NAMESPACE), NAME);
+        if api.store.get(&key).await?.is_some() {
+            correct(api, kind, &key, &doc).await?;
+            continue;
+        }
+        let mut doc = doc;
+        // Asked for once; a Service keeps the address it has.
+        if kind.kind == "Service" {
+            doc["spec"]["clusterIP"] = json!(address);
+        }
+        create(api, kind, Some(NAMESPACE), doc).await?;
+    }
+    Ok(())
+}
+
+/// Everything but metadata becomes what is wanted.
+async fn correct(api: &Api, kind: &'static Kind, key: &str, wanted: &Value) -> Result<(), ApiError> {
+    while let Some(entry) = api.store.get(key).await? {
+        let old = object::document(&entry);
+        let mut doc = old.clone();
+        for (part, value) in wanted.as_object().into_iter().flatten().filter(|(part, _)| *part != "metadata") {
+            doc[part] = value.clone();
+        }
+        kind.ops.default(&mut doc);
+        kind.ops.prepare_update(&mut doc, &old, &api.config.gates);
+        let bytes = object::encode(kind, &doc);
+        if object::is_same(&bytes, &entry.value) {
+            return Ok(());
+        }
+        match api.store.write(vec![Op::update(key.to_owned(), bytes, entry.modified)]).await {
+            Err(WriteError::Conflict { .. }) => {}
+            outcome => return outcome.map(drop).map_err(Into::into),
+        }
+    }
+    Ok(())
+}
+
+fn service(endpoint: SocketAddrV4) -> Value {
+    json!({
+        "kind": "Service", "apiVersion": "v1",
+        "metadata": {"name": NAME, "labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "type": "ClusterIP", "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": PORT, "protocol": "TCP", "targetPort": endpoint.port()}],
+        },
+    })
+}
+
+fn endpoints(endpoint: SocketAddrV4) -> Value {
+    json!({
+        "kind": "Endpoints", "apiVersion": "v1",
+        "metadata": {"name": NAME, "labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{
+            "addresses": [{"ip": endpoint.ip().to_string()}],
+            "ports": [{"name": "https", "port": endpoint.port(), "protocol": "TCP"}],
+        }],
+    })
+}
+
+fn slice(endpoint: SocketAddrV4) -> Value {
+    json!({
+        "kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1",
+        "metadata": {"name": NAME, "labels": {"kubernetes.io/service-name": NAME}},
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [endpoint.ip().to_string()], "conditions": {"ready": true}}],
+        "ports": [{"name": "https", "port": endpoint.port(), "protocol": "TCP"}],
+    })
 }

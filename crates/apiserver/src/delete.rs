@@ -2,6 +2,7 @@
 
 use http::{Response, StatusCode};
 use objects::Kind;
+use objects::kinds::priority_class;
 use serde_json::{Value, json};
 use store::{Entry, Op, WriteError};
 
@@ -10,18 +11,32 @@ use crate::api::{Api, Call, RequestBody};
 use crate::body::DeleteOptions;
 use crate::deletion::{self, Outcome};
 use crate::error::{ApiError, ResourceName};
-use crate::{admission, authz, namespaces, object, read};
+use crate::{admission, authz, bootstrap, namespaces, object, read};
 
 pub(crate) async fn delete(api: &Api, call: &Call, body: RequestBody) -> Answer {
     let bytes = api.collect(body).await?;
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
     namespaces::check_protected(call.kind, call.name())?;
     admission::check_delete(api, call).await?;
+    check_system(call.kind, call.name())?;
     let deleted = delete_object(api, call.kind, call.namespace(), call.name(), &options).await?;
     if call.kind.plural == "namespaces" && !options.is_dry_run {
         namespaces::drain(api, call.name()).await?;
     }
+    // Pods must not lose their way to this server.
+    if bootstrap::is_ours(call.kind, call.namespace(), call.name()) && !options.is_dry_run {
+        bootstrap::kubernetes(api).await?;
+    }
     deleted_answer(api, call, &deleted, &options)
+}
+
+/// API-711.
+fn check_system(kind: &Kind, name: &str) -> Result<(), ApiError> {
+    let is_system = priority_class::SYSTEM.iter().any(|(known, _)| *known == name);
+    if kind.kind == "PriorityClass" && is_system {
+        return Err(ApiError::denied(kind, name, "this is a system priority class and cannot be deleted"));
+    }
+    Ok(())
 }
 
 /// The last known state and whether the object is still there.

@@ -45,6 +45,7 @@ mod relay;
 mod reviews;
 mod serve;
 mod service;
+mod services;
 mod stream;
 mod table;
 mod target;
@@ -63,6 +64,7 @@ pub use answer::Body;
 pub use auth::Identity;
 pub use health::VERSION;
 pub use service::Service;
+pub use services::ServiceConfig;
 pub use tokens::SigningKey;
 
 /// Plain data the server needs to know.
@@ -78,6 +80,7 @@ pub struct Config {
     pub signing_key: Option<SigningKey>,
     /// Which fields and values objects may have (LC-392).
     pub gates: Gates,
+    pub services: ServiceConfig,
 }
 
 /// The server could not make its initial objects.
@@ -99,6 +102,7 @@ impl ApiServer {
             wire: objects::wire::Messages::default(),
             tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
+            services: services::Services::default(),
             store,
             config,
             clock,
@@ -106,7 +110,7 @@ impl ApiServer {
         }))
     }
 
-    /// Makes the namespaces, roles and bindings every cluster has. Harmless to repeat; call it
+    /// Makes the objects every cluster has. Harmless to repeat; call it
     /// before the first request.
     pub async fn bootstrap(&self) -> Result<(), StartError> {
         bootstrap::run(&self.0).await.map_err(|error| StartError(error.to_string()))

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use objects::kinds::service::Held;
 use objects::{FieldSelector, Kind, LabelSelector};
 use serde_json::{Map, Value, json};
 use store::{Entry, Revision};
@@ -31,7 +32,12 @@ const VERSION: &[u8] = br#""resourceVersion":""#;
 
 /// `/registry/<plural>/`, as upstream lays out its keys.
 pub(crate) fn prefix(kind: &Kind, namespace: Option<&str>) -> String {
-    let plural = if kind.group.is_empty() && kind.plural == "nodes" { "minions" } else { kind.plural };
+    let plural = match (kind.group, kind.plural) {
+        ("", "nodes") => "minions",
+        ("", "services") => "services/specs",
+        ("", "endpoints") => "services/endpoints",
+        (_, plural) => plural,
+    };
     match namespace {
         Some(namespace) => format!("/registry/{plural}/{namespace}/"),
         None => format!("/registry/{plural}/"),
@@ -121,11 +127,13 @@ pub(crate) fn document(entry: &Entry) -> Value {
     decode(&entry.value, entry.modified)
 }
 
-/// What selectors look at, derived once per revision.
+/// What selectors and allocators look at, derived once per revision.
 #[derive(Debug)]
 struct Facts {
     labels: Vec<(String, String)>,
     fields: Vec<(&'static str, String)>,
+    /// Only Services hold something.
+    held: Held,
 }
 
 impl Facts {
@@ -136,8 +144,14 @@ impl Facts {
             .into_iter()
             .flatten()
             .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
-        Self { labels: labels.collect(), fields: kind.ops.fields(&doc) }
+        let held = if kind.kind == "Service" { Held::of(&doc) } else { Held::default() };
+        Self { labels: labels.collect(), fields: kind.ops.fields(&doc), held }
     }
+}
+
+/// The addresses and ports a stored Service holds.
+pub(crate) fn held<'a>(kind: &Kind, entry: &'a Entry) -> &'a Held {
+    &entry.memo(|| Facts::of(kind, entry)).held
 }
 
 /// Which objects a request is about.

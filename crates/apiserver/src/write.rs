@@ -50,6 +50,7 @@ pub(crate) async fn create_object(
     }
     place_in_namespace(&mut doc, namespace)?;
     kind.ops.default(&mut doc);
+    let _turn = api.services.turn(kind).await;
     admission::create(api, kind, namespace, &mut doc).await?;
     kind.ops.default(&mut doc);
     let generate = object::text(&doc, &["metadata", "generateName"]).to_owned();
@@ -180,7 +181,9 @@ const UPDATE_TRIES: u32 = 8;
 async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
     let key = call.key();
     for _ in 0..UPDATE_TRIES {
+        let turn = if part == Part::Main { api.services.turn(call.kind).await } else { None };
         let Some(entry) = api.store.get(&key).await? else {
+            drop(turn);
             return create_by_update(api, call, source, part, options).await;
         };
         let old = object::document(&entry);

@@ -10,7 +10,10 @@ use crate::gates::Gates;
 use crate::names::NameFormat;
 use crate::{doc, meta, patch, printing};
 
+mod addresses;
 pub mod config_map;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod event;
 pub mod lease;
 pub mod namespace;
@@ -18,9 +21,11 @@ pub mod node;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
 pub mod pod;
+pub mod priority_class;
 pub mod rbac;
 pub mod reviews;
 pub mod secret;
+pub mod service;
 pub mod service_account;
 mod storage;
 pub mod storage_class;
@@ -28,6 +33,7 @@ pub mod storage_class;
 /// Every served kind, in discovery order.
 pub static ALL: &[&Kind] = &[
     &config_map::KIND,
+    &endpoints::KIND,
     &event::KIND,
     &namespace::KIND,
     &node::KIND,
@@ -36,6 +42,7 @@ pub static ALL: &[&Kind] = &[
     &pod::KIND,
     &secret::KIND,
     &service_account::KIND,
+    &service::KIND,
     &reviews::SELF,
     &reviews::TOKEN,
     &reviews::LOCAL_ACCESS,
@@ -43,10 +50,12 @@ pub static ALL: &[&Kind] = &[
     &reviews::SELF_RULES,
     &reviews::ACCESS,
     &lease::KIND,
+    &endpoint_slice::KIND,
     &rbac::binding::CLUSTER_ROLE_BINDING,
     &rbac::role::CLUSTER_ROLE,
     &rbac::binding::ROLE_BINDING,
     &rbac::role::ROLE,
+    &priority_class::KIND,
     &storage_class::KIND,
 ];
 
@@ -137,6 +146,10 @@ impl Column {
 
     pub const fn text(name: &'static str, description: &'static str) -> Self {
         Self { name, type_: "string", format: "", description, priority: 0 }
+    }
+
+    pub const fn integer(name: &'static str, description: &'static str) -> Self {
+        Self { name, type_: "integer", format: "", description, priority: 0 }
     }
 
     pub const fn wide(name: &'static str, description: &'static str) -> Self {

@@ -11,7 +11,7 @@ mod schema;
 mod strategic;
 
 pub use schema::{
-    CLAIM, CONTAINER, Field, METADATA, NAMESPACE, NODE, OBJECT, PLAIN, POD, SERVICE_ACCOUNT, Strategy, Type,
+    CLAIM, CONTAINER, Field, METADATA, NAMESPACE, NODE, OBJECT, PLAIN, POD, SERVICE, SERVICE_ACCOUNT, Strategy, Type,
 };
 
 /// A patch that can not be applied.

@@ -230,3 +230,156 @@ fn api_286_event_rows() {
         ]],
     );
 }
+
+#[test]
+fn api_735_api_754_slices_are_defaulted_and_checked() {
+    let slice = |more: Value| {
+        let mut doc = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s", "namespace": "n"},
+            "addressType": "IPv4", "endpoints": []});
+        doc.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        doc
+    };
+    create(
+        slice(json!({"endpoints": [{"addresses": ["10.0.0.1"]}], "ports": [{"port": 80}]})),
+        expect![[
+            r#"{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","addressType":"IPv4","endpoints":[{"addresses":["10.0.0.1"]}],"metadata":{"name":"s","namespace":"n","generation":1},"ports":[{"port":80,"name":"","protocol":"TCP"}]}"#
+        ]],
+    );
+    create(
+        slice(
+            json!({"endpoints": [{"addresses": []}, {"addresses": ["127.0.0.1", "169.254.1.1", "fd00::1"], "nodeName": "A"}],
+            "ports": [{"name": "a", "port": 0}, {"name": "a", "protocol": "X"}]}),
+        ),
+        expect![[r#"
+            endpoints[0].addresses: Required value: must contain at least 1 address
+            endpoints[1].addresses[0]: Invalid value: "127.0.0.1": may not be in the loopback range (127.0.0.0/8, ::1/128)
+            endpoints[1].addresses[1]: Invalid value: "169.254.1.1": may not be in the link-local range (169.254.0.0/16, fe80::/10)
+            endpoints[1].addresses[2]: Invalid value: "fd00::1": must be a valid IPv4 address
+            endpoints[1].nodeName: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+            ports[0].port: Invalid value: 0: must be between 1 and 65535, inclusive
+            ports[1].name: Duplicate value: "a"
+            ports[1].protocol: Unsupported value: "X": supported values: "SCTP", "TCP", "UDP""#]],
+    );
+    create(
+        slice(json!({"addressType": "Phone"})),
+        expect![[r#"addressType: Unsupported value: "Phone": supported values: "FQDN", "IPv4", "IPv6""#]],
+    );
+    let many = vec![json!({"addresses": ["10.0.0.1"]}); 1001];
+    create(slice(json!({"endpoints": many})), expect!["endpoints: Too many: 1001: must have at most 1000 items"]);
+    update(
+        slice(json!({"metadata": {"name": "s", "namespace": "n", "generation": 1}})),
+        slice(json!({"addressType": "IPv6"})),
+        expect![[r#"addressType: Invalid value: "IPv6": field is immutable"#]],
+    );
+}
+
+#[test]
+fn api_178_a_slices_generation_counts_what_it_says_and_its_labels() {
+    let old = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+        "metadata": {"name": "s", "namespace": "n", "generation": 4}, "addressType": "IPv4", "endpoints": []});
+    let generation = |change: &dyn Fn(&mut Value)| {
+        let mut doc = old.clone();
+        change(&mut doc);
+        endpoint_slice::KIND.ops.prepare_update(&mut doc, &old, &Gates::default());
+        doc["metadata"]["generation"].clone()
+    };
+    assert_eq!(generation(&|doc| doc["metadata"]["annotations"] = json!({"a": "b"})), 4);
+    assert_eq!(generation(&|doc| doc["metadata"]["labels"] = json!({"a": "b"})), 5);
+    assert_eq!(generation(&|doc| doc["endpoints"] = json!([{"addresses": ["10.0.0.1"]}])), 5);
+}
+
+#[test]
+fn api_754_endpoints_are_checked() {
+    create(
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e", "namespace": "n"}, "subsets": [
+            {}, {"addresses": [{"ip": "10.0.0.1"}, {"ip": "0.0.0.0", "hostname": "a.b"}], "ports": [{"port": 80}, {"port": 0, "name": "a"}]}]}),
+        expect![[r#"
+            subsets[0]: Required value: must specify `addresses` or `notReadyAddresses`
+            subsets[1].addresses[1].ip: Invalid value: "0.0.0.0": may not be unspecified (0.0.0.0)
+            subsets[1].addresses[1].hostname: Invalid value: "a.b": must not contain dots
+            subsets[1].ports[0].name: Required value
+            subsets[1].ports[1].port: Invalid value: 0: must be between 1 and 65535, inclusive"#]],
+    );
+}
+
+#[test]
+fn api_278_endpoints_rows_show_three() {
+    let address = |last: u8| json!({"ip": format!("10.0.0.{last}")});
+    row(
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "subsets": [{"addresses": [address(1), address(2)], "ports": [{"port": 80}, {"port": 81}]}]}),
+        expect![[r#"["e","10.0.0.1:80,10.0.0.2:80,10.0.0.1:81 + 1 more...","60m"]"#]],
+    );
+    row(
+        json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e"}}),
+        expect![[r#"["e","<none>","<unknown>"]"#]],
+    );
+    row(
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s"}, "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"]}, {"addresses": ["10.0.0.2"]}], "ports": [{"port": 80}, {"name": "b"}, {}]}),
+        expect![[r#"["s","IPv4","80,b,*","10.0.0.1,10.0.0.2","<unknown>"]"#]],
+    );
+    row(
+        json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s"}, "addressType": "IPv4"}),
+        expect![[r#"["s","IPv4","<unset>","<unset>","<unknown>"]"#]],
+    );
+}
+
+#[test]
+fn api_739_api_761_priority_classes_are_defaulted_and_checked() {
+    let class = |name: &str, value: i64| json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value});
+    create(
+        class("high", 1000),
+        expect![[
+            r#"{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"high","generation":1},"value":1000,"preemptionPolicy":"PreemptLowerPriority"}"#
+        ]],
+    );
+    create(
+        class("too-high", 1_000_000_001),
+        expect!["value: Forbidden: maximum allowed value of a user defined priority is 1000000000"],
+    );
+    create(
+        class("system-x", 1),
+        expect![
+            "metadata.name: Forbidden: priority class names with 'system-' prefix are reserved for system use only. error: system-x is not a known system priority class"
+        ],
+    );
+    create(
+        class("system-node-critical", 2_000_001_000),
+        expect![[
+            r#"{"apiVersion":"scheduling.k8s.io/v1","kind":"PriorityClass","metadata":{"name":"system-node-critical","generation":1},"value":2000001000,"preemptionPolicy":"PreemptLowerPriority"}"#
+        ]],
+    );
+    let mut wrong = class("odd", 1);
+    wrong["preemptionPolicy"] = json!("Sometimes");
+    create(
+        wrong,
+        expect![[
+            r#"preemptionPolicy: Unsupported value: "Sometimes": supported values: "Never", "PreemptLowerPriority""#
+        ]],
+    );
+}
+
+#[test]
+fn api_371_a_priority_class_keeps_its_value() {
+    let class = |value: i64, policy: &str| {
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "c", "generation": 1},
+            "value": value, "preemptionPolicy": policy})
+    };
+    update(
+        class(1, "Never"),
+        class(2, "PreemptLowerPriority"),
+        expect![[r#"
+        value: Forbidden: may not be changed in an update.
+        preemptionPolicy: Invalid value: "PreemptLowerPriority": field is immutable"#]],
+    );
+}
+
+#[test]
+fn api_258_priority_class_rows() {
+    row(
+        json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high", "creationTimestamp": "2026-01-01T00:00:00Z"},
+            "value": 1000, "globalDefault": true, "preemptionPolicy": "Never"}),
+        expect![[r#"["high",1000,true,"60m","Never"]"#]],
+    );
+}

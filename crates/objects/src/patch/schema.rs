@@ -106,6 +106,15 @@ pub static NAMESPACE: Type =
 pub static CLAIM: Type =
     Type(&[field("metadata", Strategy::Object, &METADATA), field("status", Strategy::Object, &CONDITIONS)]);
 
+/// API-429.
+static SERVICE_SPEC: Type = Type(&[field("ports", Strategy::MergeBy("port"), &PLAIN)]);
+
+pub static SERVICE: Type = Type(&[
+    field("metadata", Strategy::Object, &METADATA),
+    field("spec", Strategy::Object, &SERVICE_SPEC),
+    field("status", Strategy::Object, &CONDITIONS),
+]);
+
 /// API-432.
 pub static SERVICE_ACCOUNT: Type =
     Type(&[field("metadata", Strategy::Object, &METADATA), field("secrets", Strategy::MergeBy("name"), &PLAIN)]);
