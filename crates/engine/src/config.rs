@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-use crate::network::CniConfig;
+use crate::network::{CniConfig, Entrance};
 
 /// Plain values; whoever composes the process knows them.
 #[derive(Debug, Clone)]
@@ -21,6 +21,8 @@ pub struct Config {
     /// Name of this instance's bridge, at most 15 bytes.
     pub bridge: String,
     pub mtu: u32,
+    /// What pods call that this machine itself answers.
+    pub entrances: Vec<Entrance>,
     /// Instead of our own bridge.
     pub cni: Option<CniConfig>,
     /// The program that becomes a shim when called with `shim`.

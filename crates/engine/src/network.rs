@@ -30,7 +30,7 @@ pub use cni::CniConfig;
 use links::Links;
 pub(crate) use links::SANDBOX_INTERFACE;
 use nft::{Firewall, Net};
-pub use ports::Published;
+pub use ports::{Entrance, Published};
 
 #[derive(Debug, Clone)]
 pub struct NetworkConfig {
@@ -43,6 +43,8 @@ pub struct NetworkConfig {
     /// bridge's own, the pods' gateway.
     pub pod_cidr: (Ipv4Addr, u8),
     pub mtu: u32,
+    /// What pods call that this machine itself answers.
+    pub entrances: Vec<Entrance>,
 }
 
 /// How a sandbox is connected.
@@ -179,7 +181,7 @@ impl Network {
 
     async fn write_firewall(&self, published: &[Published]) -> Result<(), NetworkError> {
         let pods = Net { address: Ipv4Addr::from(self.range.network), prefix_length: self.range.prefix_length };
-        let chains = ports::chains(&self.config.bridge, pods, published);
+        let chains = ports::chains(&self.config.bridge, pods, published, &self.config.entrances);
         self.with_firewall(move |firewall, table| firewall.replace(table, &chains)).await
     }
 

@@ -20,7 +20,8 @@ impl PodNetwork {
         let state_dir = config.root.join("network");
         let cni = Cni::open(config.cni.clone(), state_dir.join("cni"))?;
         let (bridge, pod_cidr, mtu) = (config.bridge.clone(), config.pod_cidr, config.mtu);
-        let bridge = Network::open(NetworkConfig { state_dir, bridge, pod_cidr, mtu })?;
+        let entrances = config.entrances.clone();
+        let bridge = Network::open(NetworkConfig { state_dir, bridge, pod_cidr, mtu, entrances })?;
         Ok(PodNetwork { bridge, cni })
     }
 

@@ -44,7 +44,7 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
     let tcp = bind_kubelet(&args.node).await?;
     let tls = tls(args, &name, tcp.local_addr()?, clock.now().wall).await?;
     let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
-    let containers = Containers::open(&args.node, &instance, &clock, &ids).await?;
+    let containers = Containers::open(&args.node, &instance, Vec::new(), &clock, &ids).await?;
     let kubelet = NodeAgent {
         instance: &instance,
         settings,

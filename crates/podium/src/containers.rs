@@ -11,7 +11,7 @@ use cri::Runtime;
 use criwire::Remote;
 use engine::Engine;
 use engine::images::{ProxyConfig, RegistryConfig};
-use engine::network::CniConfig;
+use engine::network::{CniConfig, Entrance};
 use serde::Deserialize;
 
 use crate::cli::{NodeArgs, RegistryArgs};
@@ -62,6 +62,13 @@ impl std::fmt::Display for Choice {
     }
 }
 
+/// How pods are connected, beside their addresses.
+#[derive(Debug, Default)]
+pub(crate) struct PodNetwork {
+    pub(crate) cni: Option<CniConfig>,
+    pub(crate) entrances: Vec<Entrance>,
+}
+
 /// The runtime of an instance, with whatever already runs in it.
 pub(crate) enum Containers {
     Embedded(Arc<Engine>),
@@ -69,7 +76,14 @@ pub(crate) enum Containers {
 }
 
 impl Containers {
-    pub(crate) async fn open(args: &NodeArgs, instance: &Instance, clock: &Clock, ids: &Ids) -> Result<Self> {
+    /// `entrances`: what pods call that this process answers.
+    pub(crate) async fn open(
+        args: &NodeArgs,
+        instance: &Instance,
+        entrances: Vec<Entrance>,
+        clock: &Clock,
+        ids: &Ids,
+    ) -> Result<Self> {
         let wanted = args.runtime();
         match remembered(instance)? {
             Some(choice) if choice != wanted => {
@@ -80,25 +94,26 @@ impl Containers {
             Some(_) => {}
             None => write_private(&instance.places.runtime(), wanted.to_string().as_bytes())?,
         }
-        Self::connect(&wanted, instance, registries(&args.registries, false), args.cni.config(), clock, ids).await
+        let network = PodNetwork { cni: args.cni.config(), entrances };
+        Self::connect(&wanted, instance, registries(&args.registries, false), network, clock, ids).await
     }
 
     /// The one it was opened with before.
     pub(crate) async fn reopen(instance: &Instance, clock: &Clock, ids: &Ids) -> Result<Self> {
         let choice = remembered(instance)?.unwrap_or_default();
-        Self::connect(&choice, instance, RegistryConfig::default(), None, clock, ids).await
+        Self::connect(&choice, instance, RegistryConfig::default(), PodNetwork::default(), clock, ids).await
     }
 
     async fn connect(
         choice: &Choice,
         instance: &Instance,
         registries: RegistryConfig,
-        cni: Option<CniConfig>,
+        network: PodNetwork,
         clock: &Clock,
         ids: &Ids,
     ) -> Result<Self> {
         Ok(match choice {
-            Choice::Embedded => Self::Embedded(open_engine(instance, registries, cni, clock, ids).await?),
+            Choice::Embedded => Self::Embedded(open_engine(instance, registries, network, clock, ids).await?),
             Choice::Socket(endpoint) => {
                 Self::Remote(Arc::new(Remote::connect(endpoint, &instance.identity.cgroup_root())?))
             }
@@ -143,7 +158,7 @@ fn remembered(instance: &Instance) -> Result<Option<Choice>> {
 pub(crate) async fn open_engine(
     instance: &Instance,
     registries: RegistryConfig,
-    cni: Option<CniConfig>,
+    network: PodNetwork,
     clock: &Clock,
     ids: &Ids,
 ) -> Result<Arc<Engine>> {
@@ -156,7 +171,8 @@ pub(crate) async fn open_engine(
         pod_cidr: (cidr.address, cidr.prefix),
         bridge: instance.identity.bridge(),
         mtu: MTU,
-        cni,
+        entrances: network.entrances,
+        cni: network.cni,
         shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
         registries,
         snapshots: Default::default(),

@@ -10,8 +10,9 @@ use criwire::{Server, ServerConfig};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::cli::CriServe;
+use crate::containers::{self, PodNetwork};
 use crate::instance::{Instance, make_private_dir};
-use crate::{containers, preflight, up};
+use crate::{preflight, up};
 
 pub(crate) fn run(args: &CriServe) -> Result<()> {
     preflight::check()?;
@@ -26,7 +27,8 @@ async fn serve(args: &CriServe) -> Result<()> {
     let instance = Instance::open(args.place.places(), args.pod_cidr.as_deref(), &mut rng)?;
     let path = given.unwrap_or_else(|| instance.places.run.join("cri.sock"));
     let registries = containers::registries(&args.registries, false);
-    let engine = containers::open_engine(&instance, registries, args.cni.config(), &clock, &ids).await?;
+    let network = PodNetwork { cni: args.cni.config(), ..PodNetwork::default() };
+    let engine = containers::open_engine(&instance, registries, network, &clock, &ids).await?;
     make_private_dir(&instance.places.run)?;
     let listener = listen(&path).await?;
     // Streams are for who was given a URL over the socket: never beyond this machine.

@@ -9,6 +9,7 @@ mod cli;
 mod config;
 mod containers;
 mod cri_serve;
+mod door;
 mod down;
 mod files;
 mod image;

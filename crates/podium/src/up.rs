@@ -22,9 +22,10 @@ use crate::agent::{self, NodeAgent};
 use crate::cli::Up;
 use crate::config::Settings;
 use crate::containers::Containers;
+use crate::door::Door;
 use crate::instance::{Instance, make_private_dir};
 use crate::pki::{Authority, Subject};
-use crate::{kubeconfig, node, pki, preflight, status};
+use crate::{door, kubeconfig, node, pki, preflight, status};
 
 const MASTERS: &str = "system:masters";
 
@@ -48,11 +49,12 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let authority = Authority::open(&instance.places.pki(), clock.now().wall)?;
 
     let gates = settings.gates.clone();
-    let api = open_api(&instance, &authority, &api_listener, gates, &clock, &ids).await?;
-    let server = serve_api(&api, &authority, api_listener, &node_name, stopping.clone())?;
+    let door = Door::new(api_listener.local_addr()?, instance.identity.pod_cidr()?);
+    let api = open_api(&instance, &authority, (&api_listener, &door), gates, &clock, &ids).await?;
+    let server = serve_api(&api, &authority, (api_listener, &door), &node_name, stopping.clone())?;
     let kubeconfig = write_kubeconfig(&args, &instance, &authority, server.address)?;
 
-    let containers = Containers::open(&args.node, &instance, &clock, &ids).await?;
+    let containers = Containers::open(&args.node, &instance, door.entrances, &clock, &ids).await?;
     let tls = kubelet_tls(&authority, &node_name, kubelet_listener.local_addr()?)?;
     let kubelet = NodeAgent {
         instance: &instance,
@@ -136,7 +138,7 @@ pub(crate) async fn stopped(mut stopping: watch::Receiver<bool>) {
 async fn open_api(
     instance: &Instance,
     authority: &Authority,
-    listener: &TcpListener,
+    (listener, door): (&TcpListener, &Door),
     gates: Gates,
     clock: &Clock,
     ids: &Ids,
@@ -149,6 +151,7 @@ async fn open_api(
         kubelet_tls: Some(authority.client_config(&kubelet_client)?),
         signing_key: Some(pki::signing_key(&instance.places.pki())?),
         gates,
+        services: door.services.clone(),
     };
     let api = ApiServer::new(Arc::new(store), config, clock.clone(), ids.clone());
     api.bootstrap().await?;
@@ -163,18 +166,18 @@ struct Served {
 fn serve_api(
     api: &ApiServer,
     authority: &Authority,
-    listener: TcpListener,
+    (listener, door): (TcpListener, &Door),
     node_name: &str,
     stopping: watch::Receiver<bool>,
 ) -> Result<Served> {
     let address = listener.local_addr()?;
-    let names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", node_name];
-    let names: Vec<String> = names.map(str::to_owned).to_vec();
+    let names: Vec<String> = ["localhost", node_name].into_iter().chain(door::NAMES).map(str::to_owned).collect();
     let mut ips: Vec<IpAddr> = vec![[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
     match address.ip() {
         ip if ip.is_unspecified() => ips.extend(crate::instance::local_addresses()),
         ip => ips.push(ip),
     }
+    ips.extend(door.addresses());
     let leaf = authority.server(&Subject { user: "kube-apiserver", group: "podium" }, &names, &ips)?;
     let tls = authority.server_config(&leaf, &["h2", "http/1.1"])?;
     let api = api.clone();

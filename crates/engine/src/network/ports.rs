@@ -1,7 +1,7 @@
-//! Pure. What the firewall does for pods: their way out, and the node's ports
-//! that lead to them.
+//! Pure. What the firewall does for pods: their way out, the node's ports that
+//! lead to them, and the addresses under which they find this machine.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 
 use cri::{HostPort, Protocol};
 use netlink_packet_netfilter::nftables::InetHookNumber;
@@ -15,6 +15,15 @@ pub struct Published {
     pub address: Ipv4Addr,
 }
 
+/// An address that pods call by TCP, and where on this machine that leads. Only
+/// pods of this bridge get there, whoever else uses the same addresses; it may
+/// be the loopback, of which pods see this one port and nothing else.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entrance {
+    pub called: SocketAddrV4,
+    pub leads_to: SocketAddrV4,
+}
+
 /// As `nft` names them: dstnat, srcnat, raw.
 const BEFORE_ROUTING: i32 = -100;
 const AFTER_ROUTING: i32 = 100;
@@ -26,14 +35,15 @@ const MULTICAST: Net = Net { address: Ipv4Addr::new(224, 0, 0, 0), prefix_length
 const HOST_PORTS: &str = "host-ports";
 
 /// The whole table of an instance.
-pub(super) fn chains(bridge: &str, pods: Net, published: &[Published]) -> Vec<Chain> {
+pub(super) fn chains(bridge: &str, pods: Net, published: &[Published], entrances: &[Entrance]) -> Vec<Chain> {
     let to_host_ports = || vec![all([nft::is_to_this_machine(), vec![nft::jump(HOST_PORTS)]])];
     let nat = |at, priority| Some(ChainHook { kind: "nat", at, priority });
+    let arriving = entrances.iter().map(|entrance| enter(bridge, entrance)).chain(to_host_ports()).collect();
     let guard = ChainHook { kind: "filter", at: InetHookNumber::PreRouting, priority: FIRST_OF_ALL };
     vec![
         Chain { name: HOST_PORTS, hook: None, rules: published.iter().map(host_port).collect() },
         Chain { name: "guard", hook: Some(guard), rules: vec![guard_loopback(bridge)] },
-        Chain { name: "arriving", hook: nat(InetHookNumber::PreRouting, BEFORE_ROUTING), rules: to_host_ports() },
+        Chain { name: "arriving", hook: nat(InetHookNumber::PreRouting, BEFORE_ROUTING), rules: arriving },
         Chain { name: "own", hook: nat(InetHookNumber::LocalOut, BEFORE_ROUTING), rules: to_host_ports() },
         Chain { name: "leaving", hook: nat(InetHookNumber::PostRouting, AFTER_ROUTING), rules: ways_out(pods) },
     ]
@@ -43,6 +53,16 @@ pub(super) fn chains(bridge: &str, pods: Net, published: &[Published]) -> Vec<Ch
 /// not get there (CVE-2020-8558).
 fn guard_loopback(bridge: &str) -> Vec<Step> {
     all([nft::came_in_by(bridge), nft::is_in(Address::Destination, LOOPBACK), vec![nft::drop_it()]])
+}
+
+fn enter(bridge: &str, entrance: &Entrance) -> Vec<Step> {
+    let called = Net { address: *entrance.called.ip(), prefix_length: 32 };
+    all([
+        nft::came_in_by(bridge),
+        nft::is_in(Address::Destination, called),
+        nft::is_to_port(number(Protocol::Tcp), entrance.called.port()),
+        nft::redirect(*entrance.leads_to.ip(), entrance.leads_to.port()),
+    ])
 }
 
 fn host_port(published: &Published) -> Vec<Step> {

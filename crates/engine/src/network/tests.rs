@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -104,10 +104,15 @@ impl Node {
             bridge: bridge.to_owned(),
             pod_cidr: (Ipv4Addr::new(10, 123, third, 0), prefix_length),
             mtu: 1400,
+            entrances: vec![Entrance { called: CALLED, leads_to: ANSWERED }],
         })
         .unwrap()
     }
 }
+
+/// What pods of every network here call, and who answers on the node.
+const CALLED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 96, 0, 1), 443);
+const ANSWERED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 6443);
 
 fn sandbox(name: &str) -> SandboxId {
     SandboxId::from(name)
@@ -272,6 +277,7 @@ fn names_that_cannot_be_a_bridge_are_refused() {
                 bridge: bridge.to_owned(),
                 pod_cidr: (Ipv4Addr::new(10, 1, 0, 0), 24),
                 mtu: 1500,
+                entrances: Vec::new(),
             };
             assert!(matches!(Network::open(config), Err(NetworkError::InvalidConfig(_))), "{bridge}");
         }
@@ -430,6 +436,26 @@ fn pods_do_not_reach_the_loopback_of_the_node() {
         });
         assert!(heard.is_err(), "{heard:?}");
         drop(secret);
+    });
+}
+
+#[test]
+fn pods_enter_where_they_may_and_nobody_else_does() {
+    root_or_return!();
+    on_a_node(async || {
+        let (node, pod, outside) = (Node::new(), Pod::new(), Outside::new().await);
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        serve_one(TcpListener::bind(ANSWERED).unwrap());
+        assert_eq!(pod.run(|| hear(*CALLED.ip(), CALLED.port())).unwrap(), format!("hello {address}"));
+        // Other ports of that address are nobody's.
+        let _open = TcpListener::bind((Ipv4Addr::LOCALHOST, 444)).unwrap();
+        assert!(pod.run(|| hear(*CALLED.ip(), 444)).is_err());
+        // And the address itself is for pods only.
+        let _answering = TcpListener::bind(ANSWERED).unwrap();
+        outside.machine.run(|| ip(&["route", "add", "10.96.0.1/32", "via", "192.0.2.1"]));
+        assert!(outside.machine.run(|| hear(*CALLED.ip(), CALLED.port())).is_err());
+        network.destroy().await.unwrap();
     });
 }
 

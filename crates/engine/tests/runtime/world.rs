@@ -191,6 +191,7 @@ pub(crate) fn config(dir: &Path, number: u32) -> Config {
         instance,
         pod_cidr: (Ipv4Addr::new(10, 99, u8::try_from(number).unwrap(), 0), 24),
         mtu: 1500,
+        entrances: Vec::new(),
         cni: None,
         shim_exe: std::env::current_exe().unwrap(),
         registries: Default::default(),
