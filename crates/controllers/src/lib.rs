@@ -5,11 +5,13 @@
 //! planned again from what is seen then.
 //!
 //! Read in this order: `namespaces` (what every namespace is born with),
-//! `storage` (claims and the volumes they are bound to), `nodes` (which of them
-//! live), `taint_eviction` (who must leave a node) and `pod_gc` (who is left over).
+//! `storage` (claims and the volumes they are bound to), `ephemeral` (claims
+//! that live with a pod), `nodes` (which of them live), `taint_eviction` (who
+//! must leave a node) and `pod_gc` (who is left over).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
+pub mod ephemeral;
 pub mod namespaces;
 pub mod nodes;
 pub mod pod_gc;

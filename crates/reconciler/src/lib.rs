@@ -5,6 +5,7 @@
 //! `scheduler`'s, what the cluster does by itself is `controllers`'.
 
 mod disruption;
+mod ephemeral;
 mod namespaces;
 mod nodes;
 mod pod_gc;
@@ -73,6 +74,7 @@ impl Controllers {
         let (client, clock) = (|| self.client.clone(), || self.clock.clone());
         let namespaces = namespaces::run(client(), certificate);
         let storage = storage::run(client(), clock(), storage);
+        let ephemeral = ephemeral::run(client(), clock());
         let nodes = nodes::run(client(), clock(), nodes);
         let taint_eviction = taint_eviction::run(client(), clock());
         let pod_gc = pod_gc::run(client(), clock(), terminated_pods_max);
@@ -81,6 +83,7 @@ impl Controllers {
             () = shutdown => {}
             never = namespaces => match never {},
             never = storage => match never {},
+            never = ephemeral => match never {},
             never = nodes => match never {},
             never = taint_eviction => match never {},
             never = pod_gc => match never {},
