@@ -2,6 +2,7 @@
 //!
 //! Never: decides whether, when or how often; every failure is an `Outcome`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use client::{ApiError, Deletion};
 use cri::{CriError, IdRange, SandboxId};
 use lifecycle::{
     Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeKind, ProbeSpec, StartStage,
+    is_static,
 };
 use objects::api::core::v1::Pod;
 
@@ -180,7 +182,8 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
         }
         None => None,
     };
-    let references = payload::references(&ctx.client, &scene.who.namespace, env::needed(&container)).await?;
+    let mut references = payload::references(&ctx.client, &scene.who.namespace, env::needed(&container)).await?;
+    references.files = volumes::left_files(ctx, &scene.who.uid, env::needed_files(&container)).await;
     let host_ips: Vec<String> = ctx.config.host_ips.iter().map(ToString::to_string).collect();
     let pod_ips = pod_ips(scene, &host_ips);
     let around = Surroundings {
@@ -190,6 +193,7 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
         pod_ips: pod_ips.clone(),
         capacity: &ctx.config.capacity,
         references: &references,
+        links: links(scene).await?,
     };
     let envs = env::environment(&container, &around)?;
     let variables = envs.iter().cloned().collect();
@@ -212,6 +216,20 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
     config.security.pid_of = pid_of;
     Ok(config)
 }
+
+/// LC-322: where Services are. What files ask for does not wait for the API.
+async fn links(scene: &Scene) -> Result<BTreeMap<String, String>, String> {
+    let services = &scene.ctx.services;
+    let is_known = is_static(&scene.pod) || tokio::time::timeout(SERVICES_WAIT, services.synced()).await.is_ok();
+    if !is_known {
+        return Err("services have not yet been read at least once, cannot construct envvars".to_owned());
+    }
+    let all = services.snapshot();
+    Ok(env::links::variables(&scene.pod, all.iter().map(Arc::as_ref)))
+}
+
+/// At the start of the agent only; they are there within moments.
+const SERVICES_WAIT: Duration = Duration::from_secs(5);
 
 /// Who the image wants to be.
 async fn image_user(scene: &Scene, image: &str) -> Result<Option<cri::ImageUser>, String> {

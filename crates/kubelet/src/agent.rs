@@ -9,7 +9,7 @@ use client::{Client, Recorder, Scope};
 use cri::Runtime;
 use futures::StreamExt as _;
 use lifecycle::node::NodeFact;
-use objects::api::core::v1::{Node, Pod};
+use objects::api::core::v1::{Node, Pod, Service};
 use tokio::sync::{Mutex, mpsc, watch};
 
 use crate::config::Config;
@@ -124,6 +124,7 @@ async fn start(
     };
     let pulls = Pace::new(&config.pulls, clock.now());
     let pulled = pull::open_records(&config, runtime.as_ref()).await;
+    let services = client.cache::<Service>(Scope::fields("spec.clusterIP!=None"));
     Ctx {
         config,
         client,
@@ -138,6 +139,7 @@ async fn start(
         pulls,
         pulled,
         meter: Meter::default(),
+        services,
         users: Mutex::new(()),
     }
 }

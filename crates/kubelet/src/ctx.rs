@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use ambient::Clock;
-use client::{Client, Recorder};
+use client::{Cache, Client, Recorder};
 use cri::{ContainerId, Runtime};
+use objects::api::core::v1::Service;
 use tokio::sync::Mutex;
 
 use crate::config::Config;
@@ -35,6 +36,8 @@ pub(crate) struct Ctx {
     /// With whose credentials images came here (LC-312).
     pub(crate) pulled: Arc<Records>,
     pub(crate) meter: Meter,
+    /// Those that have an address, for the environment of containers.
+    pub(crate) services: Arc<Cache<Service>>,
     /// Users for pods are found for one at a time.
     pub(crate) users: Mutex<()>,
 }

@@ -3,9 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use objects::Quantity;
-use objects::api::core::v1::{Container, EnvVarSource, Pod, ResourceFieldSelector};
+use objects::api::core::v1::{Container, EnvVarSource, FileKeySelector, Pod, ResourceFieldSelector};
 
 use crate::config::Capacity;
+
+mod file;
+pub(crate) mod links;
 
 /// Objects a container's environment refers to, as far as they exist.
 #[derive(Debug, Default)]
@@ -13,7 +16,18 @@ pub(crate) struct References {
     /// By name; secrets are kept apart because the two may share names.
     pub(crate) config_maps: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) secrets: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) files: BTreeMap<FileAt, FileText>,
 }
+
+/// A file that a container left in a volume of the pod.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FileAt {
+    pub(crate) volume: String,
+    pub(crate) path: String,
+}
+
+/// Its text; nothing where there is no such file; or why it cannot be read.
+pub(crate) type FileText = Result<Option<String>, String>;
 
 /// What is known of the pod when its container starts.
 pub(crate) struct Surroundings<'a> {
@@ -23,6 +37,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) pod_ips: Vec<String>,
     pub(crate) capacity: &'a Capacity,
     pub(crate) references: &'a References,
+    /// Where Services are, by variable (`links`).
+    pub(crate) links: BTreeMap<String, String>,
 }
 
 /// Names of config maps and secrets a container's environment needs.
@@ -39,7 +55,15 @@ pub(crate) fn needed(container: &Container) -> (Vec<String>, Vec<String>) {
     (config_maps, secrets)
 }
 
-/// LC-322: `envFrom` in order, then `env`, which overrides. The error is the
+/// Files a container's environment needs.
+pub(crate) fn needed_files(container: &Container) -> Vec<FileAt> {
+    let sources = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
+    let files = sources.filter_map(|source| source.file_key_ref.as_ref());
+    files.map(|file| FileAt { volume: file.volume_name.clone(), path: file.path.clone() }).collect()
+}
+
+/// LC-322: `envFrom` in order, then `env`, which overrides, then what Services
+/// there are, which overrides nothing but may be referred to. The error is the
 /// message of `CreateContainerConfigError`.
 pub(crate) fn environment(container: &Container, around: &Surroundings<'_>) -> Result<Vec<(String, String)>, String> {
     let mut set = Variables::default();
@@ -60,11 +84,19 @@ pub(crate) fn environment(container: &Container, around: &Surroundings<'_>) -> R
     }
     for variable in container.env.iter().flatten() {
         let value = match &variable.value_from {
-            None => Some(expand(variable.value.as_deref().unwrap_or_default(), &set.values)),
+            None => {
+                let known = |name: &str| set.values.get(name).or_else(|| around.links.get(name));
+                Some(expand_by(variable.value.as_deref().unwrap_or_default(), known))
+            }
             Some(source) => resolve(source, container, around)?,
         };
         if let Some(value) = value {
             set.put(&variable.name, value);
+        }
+    }
+    for (name, value) in &around.links {
+        if !set.values.contains_key(name) {
+            set.put(name, value.clone());
         }
     }
     Ok(set.in_order())
@@ -79,6 +111,10 @@ pub(crate) fn literal(container: &Container) -> BTreeMap<String, String> {
 
 /// LC-322: `$(NAME)` of known variables is replaced, `$$` is one `$`, all else stays.
 pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
+    expand_by(text, |name| known.get(name))
+}
+
+fn expand_by<'a>(text: &str, known: impl Fn(&str) -> Option<&'a String>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {
@@ -91,7 +127,7 @@ pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
                 after
             }
             (None, Some((name, after))) => {
-                match known.get(name) {
+                match known(name) {
                     Some(value) => expanded.push_str(value),
                     None => expanded.push_str(&format!("$({name})")),
                 }
@@ -187,7 +223,30 @@ fn resolve(source: &EnvVarSource, container: &Container, around: &Surroundings<'
         let known = around.references.secrets.get(&reference.name);
         return keyed(known, "Secret", &reference.name, &reference.key, reference.optional, around);
     }
+    if let Some(reference) = &source.file_key_ref {
+        return from_file(reference, around.references);
+    }
     Ok(None)
+}
+
+/// Without the file or the key an optional variable is left out.
+fn from_file(reference: &FileKeySelector, references: &References) -> Result<Option<String>, String> {
+    let FileKeySelector { key, path, volume_name, optional } = reference;
+    let at = FileAt { volume: volume_name.clone(), path: path.clone() };
+    let text = references.files.get(&at).cloned().unwrap_or(Ok(None));
+    let unreadable = |problem| format!("failed to read environment variable file {path:?}: {problem}");
+    let value = match text.map_err(unreadable)? {
+        Some(text) => {
+            let unparsed = |problem| format!("failed to parse environment variable file {path:?}: {problem}");
+            file::lookup(&text, key).map_err(unparsed)?
+        }
+        None if *optional == Some(true) => None,
+        None => return Err(format!("environment variable file {path:?} not found in volume {volume_name:?}")),
+    };
+    match value {
+        None if *optional != Some(true) => Err(format!("environment variable key {key:?} not found in file {path:?}")),
+        value => Ok(value),
+    }
 }
 
 fn keyed(
@@ -294,6 +353,14 @@ mod tests {
     use super::*;
 
     fn environment_of(container: serde_json::Value, references: &References) -> Result<Vec<(String, String)>, String> {
+        environment_with(container, references, BTreeMap::new())
+    }
+
+    fn environment_with(
+        container: serde_json::Value,
+        references: &References,
+        links: BTreeMap<String, String>,
+    ) -> Result<Vec<(String, String)>, String> {
         let pod: Pod = serde_json::from_value(json!({
             "metadata": {"name": "web", "namespace": "default", "uid": "u", "labels": {"app": "shop"}},
             "spec": {"containers": [container], "serviceAccountName": "robot"},
@@ -307,6 +374,7 @@ mod tests {
             pod_ips: vec!["10.0.0.2".into(), "fd00::2".into()],
             capacity: &capacity,
             references,
+            links,
         };
         environment(&pod.spec.as_ref().unwrap().containers[0], &around)
     }
@@ -344,6 +412,44 @@ mod tests {
         ]});
         let expected = ["P_A=own", "P_B=b", "C=own-b-$(D)", "D=b"];
         assert_eq!(shown(environment_of(container, &references).unwrap()), expected);
+    }
+
+    #[test]
+    fn lc_322_services_can_be_referred_to_and_override_nothing() {
+        let container = json!({"name": "a", "env": [
+            {"name": "URL", "value": "http://$(SHOP_SERVICE_HOST)/"},
+            {"name": "SHOP_SERVICE_HOST", "value": "mine"},
+            {"name": "AFTER", "value": "$(SHOP_SERVICE_HOST)"},
+        ]});
+        let links = [("SHOP_SERVICE_HOST", "10.96.1.7"), ("SHOP_SERVICE_PORT", "80")];
+        let links = links.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let expected = ["URL=http://10.96.1.7/", "SHOP_SERVICE_HOST=mine", "AFTER=mine", "SHOP_SERVICE_PORT=80"];
+        assert_eq!(shown(environment_with(container, &References::default(), links).unwrap()), expected);
+    }
+
+    #[test]
+    fn values_come_from_files_that_other_containers_left() {
+        let variable = |key: &str, path: &str, optional: bool| {
+            json!({"name": "a", "env": [{"name": "V", "valueFrom": {"fileKeyRef": {
+                "volumeName": "conf", "path": path, "key": key, "optional": optional}}}]})
+        };
+        let at = |path: &str| FileAt { volume: "conf".into(), path: path.into() };
+        let files = BTreeMap::from([
+            (at("a.env"), Ok(Some("A='1'\nB=2".to_owned()))),
+            (at("link"), Err("Too many levels of symbolic links".to_owned())),
+        ]);
+        let references = References { files, ..References::default() };
+        let value = |key: &str, path: &str, optional: bool| {
+            environment_of(variable(key, path, optional), &references).map(shown)
+        };
+        assert_eq!(value("A", "a.env", false), Ok(vec!["V=1".to_owned()]));
+        assert_eq!(value("A", "none.env", true), Ok(Vec::new()), "left out");
+        let missing = "environment variable file \"none.env\" not found in volume \"conf\"";
+        assert_eq!(value("A", "none.env", false), Err(missing.to_owned()));
+        let unparsed = "failed to parse environment variable file \"a.env\": line 2: a value must be in single quotes";
+        assert_eq!(value("B", "a.env", false), Err(unparsed.to_owned()));
+        assert!(value("A", "link", true).unwrap_err().contains("symbolic links"));
+        assert_eq!(needed_files(&serde_json::from_value(variable("A", "a.env", false)).unwrap()), [at("a.env")]);
     }
 
     #[test]

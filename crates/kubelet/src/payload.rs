@@ -215,6 +215,7 @@ fn take_fields<'a>(
         pod_ips: status.and_then(|status| status.pod_ip.clone()).into_iter().collect(),
         capacity: &ctx.config.capacity,
         references: &References::default(),
+        links: BTreeMap::new(),
     };
     for item in items {
         let value = match (&item.field_ref, &item.resource_field_ref) {

@@ -6,6 +6,7 @@
 mod claim;
 mod empty_dir;
 mod host_path;
+mod left_files;
 mod live;
 mod own_files;
 mod ownership;
@@ -30,6 +31,7 @@ use crate::sandbox;
 use ownership::Owner;
 
 pub use empty_dir::unmount_volumes;
+pub(crate) use left_files::left_files;
 pub(crate) use live::keep_current;
 pub(crate) use own_files::message_file;
 
