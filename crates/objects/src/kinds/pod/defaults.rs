@@ -169,7 +169,7 @@ fn pod_level_requests(spec: &mut Value) {
 
 fn volume(volume: &mut Map<String, Value>) {
     if volume.keys().all(|key| key == "name") {
-        volume.insert("emptyDir".to_owned(), json!({})); // API-483
+        volume.insert("emptyDir".to_owned(), json!({})); // API-483, LC-325
     }
     for source in ["secret", "configMap", "downwardAPI", "projected"] {
         if let Some(source) = volume.get_mut(source) {

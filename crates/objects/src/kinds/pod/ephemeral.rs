@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn api_536_an_ephemeral_container_has_no_probes_ports_or_limits() {
+    fn lc_145_api_536_an_ephemeral_container_has_no_probes_ports_or_limits() {
         let refused = |more: Value| {
             let mut container = json!({"name": "look", "image": "busybox"});
             container.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -273,7 +273,7 @@ fn shown(status: Value) -> String {
 }
 
 #[test]
-fn api_293_294_phase_reason_and_gates_show_first() {
+fn lc_388_api_293_294_phase_reason_and_gates_show_first() {
     assert_eq!(shown(json!({"phase": "Pending"})), "0/3 Pending 0");
     assert_eq!(shown(json!({"phase": "Failed", "reason": "Evicted"})), "0/3 Evicted 0");
     let gated = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]});
@@ -285,7 +285,7 @@ fn init(statuses: Value) -> String {
 }
 
 #[test]
-fn api_296_to_301_init_progress_shows_until_it_is_over() {
+fn lc_388_api_296_to_301_init_progress_shows_until_it_is_over() {
     assert_eq!(init(json!([{"name": "i", "state": {"running": {}}}])), "0/3 Init:0/2 0");
     assert_eq!(init(json!([{"name": "i", "state": {"waiting": {"reason": "PodInitializing"}}}])), "0/3 Init:0/2 0");
     let done = json!({"name": "i", "state": {"terminated": {"exitCode": 0}}});
@@ -320,7 +320,7 @@ fn apps(a: Value, b: Value, ready: &str) -> String {
 }
 
 #[test]
-fn api_302_to_306_the_first_container_with_something_to_say_decides() {
+fn lc_388_api_302_to_306_the_first_container_with_something_to_say_decides() {
     let running = || json!({"ready": true, "state": {"running": {}}});
     let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
     let ended = |code: i64, reason: &str| json!({"state": {"terminated": {"exitCode": code, "reason": reason}}});
@@ -336,7 +336,7 @@ fn api_302_to_306_the_first_container_with_something_to_say_decides() {
 }
 
 #[test]
-fn api_307_deletion_has_the_last_word_on_living_pods() {
+fn lc_388_api_307_deletion_has_the_last_word_on_living_pods() {
     let deleting = |phase: &str, reason: &str| {
         let mut doc = pod(json!({"containers": [{"name": "a"}]}));
         doc["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -371,4 +371,17 @@ fn api_237_api_271_a_row_has_a_cell_per_column() {
     assert_eq!(row.len(), KIND.columns.len());
     expect![[r#"["web","1/1","Running","0","9m30s","10.0.0.1","n1","<none>","0/1"]"#]]
         .assert_eq(&Value::from(row).to_string());
+}
+
+#[test]
+fn lc_325_a_volume_without_source_is_an_empty_directory() {
+    let mut doc = pod(json!({"containers": [{"name": "web", "image": "nginx"}], "volumes": [{"name": "data"}]}));
+    PodOps.default(&mut doc);
+    assert_eq!(doc["spec"]["volumes"], json!([{"name": "data", "emptyDir": {}}]));
+    let doc = pod(json!({"containers": [{"name": "web", "image": "nginx"}], "volumes": [{"name": "data"}]}));
+    let undefaulted = PodOps.validate_create(&doc, &Gates::default());
+    assert!(
+        undefaulted.iter().any(|error| error.to_string().contains("must specify a volume type")),
+        "{undefaulted:?}"
+    );
 }
