@@ -3,8 +3,8 @@
 //! One file per question a user asks: do the documents' examples run (`documents`), does a pod live and die as it should
 //! (`life`), is it restarted as asked (`restarts`), is it asked how it is
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
-//! (`refusals`), where do images come from (`images`), how is it reached (`network`), how does one look into
-//! it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
+//! (`refusals`), where do images come from (`images`), how is it reached (`network`) and told of others (`services`),
+//! how does one look into it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
 //! about all of them (`node`, `resize`, `statics`), what survives when the agent does not (`agent`, `chaos`), does it
 //! all work with other parts (`elsewhere`), and who else may use the runtime (`cri`).
 
@@ -25,6 +25,7 @@ mod probes;
 mod refusals;
 mod resize;
 mod restarts;
+mod services;
 mod statics;
 mod streams;
 mod volumes;

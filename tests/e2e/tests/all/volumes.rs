@@ -228,3 +228,36 @@ fn a_local_volume_is_bound_by_hand_and_kept() {
     podium.kubectl(&["wait", "--for=jsonpath={.status.phase}=Released", "pv/disk", "--timeout=30s"]).ok();
     assert_eq!(std::fs::read_to_string(place.join("f")).unwrap_or_default(), "kept\n");
 }
+
+#[test]
+fn a_generic_ephemeral_volume_lives_with_its_pod() {
+    let podium = Podium::start();
+    let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "16Mi"}}}});
+    let source = json!({"ephemeral": {"volumeClaimTemplate": template}});
+    podium.apply(&pod_with("scratch", source, &format!("echo here > /data/f; cat /data/f; {SLEEPS}")));
+    podium.wait_ready("scratch");
+    assert_eq!(podium.logs("scratch"), "here\n");
+    let owner = ["get", "pvc", "scratch-data", "-o", "jsonpath={.metadata.ownerReferences[0].name} {.status.phase}"];
+    assert_eq!(podium.kubectl(&owner).ok(), "scratch Bound");
+    podium.delete("scratch");
+    podium.wait_gone("scratch", Patience::LONG);
+    podium.kubectl(&["wait", "--for=delete", "pvc/scratch-data", "--timeout=60s"]).ok();
+}
+
+#[test]
+fn a_variable_comes_from_a_file_an_init_container_left() {
+    let podium = Podium::start();
+    let init = json!([{"name": "prepare", "image": "busybox:1.36", "volumeMounts": [{"name": "conf", "mountPath": "/conf"}],
+        "command": ["sh", "-c", "printf \"# made here\\nADDRESS='db:5432'\\n\" > /conf/app.env"]}]);
+    let env = json!({"env": [
+        {"name": "DB", "valueFrom": {"fileKeyRef": {"volumeName": "conf", "path": "app.env", "key": "ADDRESS"}}},
+        {"name": "NO", "valueFrom": {"fileKeyRef": {"volumeName": "conf", "path": "app.env", "key": "NONE", "optional": true}}}]});
+    let pod = Sketch::pod("reader")
+        .container_with("app", "echo \"$DB ${NO-unset}\"", env)
+        .with("initContainers", init)
+        .with("volumes", json!([{"name": "conf", "emptyDir": {}}]))
+        .restart("Never");
+    podium.apply(&pod);
+    podium.wait_phase("reader", "Succeeded");
+    assert_eq!(podium.logs("reader"), "db:5432 unset\n");
+}
