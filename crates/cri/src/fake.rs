@@ -45,12 +45,14 @@ pub struct Run {
     pub stops_in: Option<Duration>,
     /// Its exit code when the stop signal ended it.
     pub stop_code: i32,
+    /// Not even KILL ends it, as nothing ends a process that waits for a broken disk.
+    pub survives_kill: bool,
 }
 
 impl Run {
     /// Runs until stopped, and stops at once.
     pub fn forever() -> Self {
-        Self { exit: None, stops_in: Some(Duration::ZERO), stop_code: 143 }
+        Self { exit: None, stops_in: Some(Duration::ZERO), stop_code: 143, survives_kill: false }
     }
 
     /// Ends by itself.
@@ -61,6 +63,11 @@ impl Run {
     /// Runs until killed.
     pub fn stubborn() -> Self {
         Self { stops_in: None, ..Self::forever() }
+    }
+
+    /// Runs until [`Fake::exit`].
+    pub fn deathless() -> Self {
+        Self { survives_kill: true, ..Self::stubborn() }
     }
 }
 
@@ -382,7 +389,9 @@ impl Runtime for Fake {
             self.finish_later(id, stops_in, run.stop_code);
         }
         let is_over = tokio::time::timeout(timeout, over.wait_for(|is_over| *is_over)).await.is_ok();
-        if !is_over {
+        if !is_over && run.survives_kill {
+            let _ = over.wait_for(|is_over| *is_over).await;
+        } else if !is_over {
             self.finish(id, 137);
         }
         Ok(())

@@ -139,7 +139,7 @@ impl Script {
             let wake = self.state.plan(self.now).wake_at.map(|at| self.now.after(at.since(self.now.mono)));
             let next = [wake, self.world.next_due()].into_iter().flatten().min();
             let Some(next) = next.filter(|next| next.mono <= end.mono) else { break };
-            self.now = self.now.max(next);
+            self.now = self.now.after(next.mono.since(self.now.mono));
             let ended = self.world.fire(self.now);
             self.tell_exits();
             // A driver that wakes up looks around.
@@ -147,9 +147,16 @@ impl Script {
             self.end_all(ended);
             self.settle();
         }
-        self.now = self.now.max(end);
+        self.now = self.now.after(end.mono.since(self.now.mono));
         let forgotten = self.state.plan(self.now).actions;
         assert!(forgotten.is_empty(), "nobody was woken for {forgotten:?}:\n{}", self.story());
+        self.settle()
+    }
+
+    /// Somebody sets the node's clock, forward or back.
+    pub fn clock_jumps(&mut self, seconds: i64) -> &mut Self {
+        self.now.wall += jiff::SignedDuration::from_secs(seconds);
+        self.observe();
         self.settle()
     }
 

@@ -239,6 +239,23 @@ impl Podium {
         assert!(said.starts_with("serving CRI v1 on unix://"), "{said}\n{}", self.log_tail());
     }
 
+    /// It is there and says nothing, until [`Podium::thaw_agent`].
+    #[track_caller]
+    pub fn freeze_agent(&self) {
+        self.signal_agent(Signal::SIGSTOP);
+    }
+
+    #[track_caller]
+    pub fn thaw_agent(&self) {
+        self.signal_agent(Signal::SIGCONT);
+    }
+
+    #[track_caller]
+    fn signal_agent(&self, signal: Signal) {
+        let id = self.agent.as_ref().expect("it was started").id();
+        kill(Pid::from_raw(i32::try_from(id).expect("process ids are small")), signal).expect("it is our child");
+    }
+
     /// As a crash would: no chance to say goodbye.
     #[track_caller]
     pub fn kill_agent(&mut self) {

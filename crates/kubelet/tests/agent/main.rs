@@ -139,6 +139,25 @@ async fn tc_047_a_stubborn_container_is_killed_when_a_second_deletion_shortens_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn tc_066_a_pod_that_cannot_be_killed_holds_up_nobody_else() {
+    let node = Node::started();
+    node.runtime.script("app", Run::deathless());
+    node.api.create("pods", pod("stuck", json!({})));
+    node.api.until("stuck", is_ready).await;
+    node.api.delete_pod("stuck", 1);
+    for name in ["one", "two", "three"] {
+        node.api.create("pods", pod(name, json!({})));
+        node.api.until(name, is_ready).await;
+        node.api.delete_pod(name, 1);
+        node.api.until(name, |pod| pod.is_none()).await;
+        tokio::time::sleep(Duration::from_secs(1200)).await;
+    }
+    assert!(node.api.pod("stuck").is_some(), "its process still runs");
+    node.runtime.exit("app", 137);
+    node.api.until("stuck", |pod| pod.is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn lc_376_a_new_agent_adopts_running_pods_without_touching_them() {
     let mut node = Node::started();
     node.api.create("pods", pod("web", json!({})));

@@ -4,6 +4,7 @@ use sim::{nodes, pods, script, world};
 
 mod admitting;
 mod backing_off;
+mod clocks;
 mod deciding;
 mod disturbing;
 mod ending;

@@ -1,7 +1,12 @@
 //! The same node agent in front of another runtime, and under another API server.
 
-use podium_e2e::{Patience, Podium, Sketch};
-use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nix::sys::stat::Mode;
+use podium_e2e::{Patience, Podium, Sketch, run};
+use serde_json::{Value, json};
 
 fn first_container(pod: &Value) -> &Value {
     &pod["status"]["containerStatuses"][0]
@@ -64,6 +69,70 @@ fn an_agent_works_for_the_api_server_of_its_kubeconfig() {
     assert_eq!(first_container(&after)["containerID"], before["containerID"]);
     cluster.delete("far");
     cluster.wait_gone("far", Patience::SHORT);
+}
+
+/// A pod whose container says over one pipe that it starts, and ends when it
+/// hears something over another.
+struct Obedient {
+    pipes: PathBuf,
+}
+
+impl Obedient {
+    fn apply(cluster: &Podium, node: &Podium, name: &str) -> Self {
+        let pipes = node.work().join("pipes");
+        fs::create_dir(&pipes).expect("the work directory is ours");
+        for pipe in ["starts", "end"] {
+            nix::unistd::mkfifo(&pipes.join(pipe), Mode::from_bits_truncate(0o600)).expect("it is new");
+        }
+        let volume = json!([{"name": "pipes", "hostPath": {"path": pipes, "type": "Directory"}}]);
+        let mounts = json!({"volumeMounts": [{"name": "pipes", "mountPath": "/pipes"}]});
+        let script = "echo started > /pipes/starts; read word < /pipes/end; exit 1";
+        let pod = Sketch::pod(name).container_with("app", script, mounts);
+        cluster.apply(&pod.with("volumes", volume).with("nodeName", "second".into()));
+        Self { pipes }
+    }
+
+    fn wait_started(&self) {
+        assert_eq!(self.shell("cat starts"), "started\n");
+    }
+
+    fn end(&self) {
+        self.shell("echo now > end");
+    }
+
+    fn shell(&self, script: &str) -> String {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("cd {} && {script}", self.pipes.display())]);
+        run(&command, "", Patience::LONG).ok()
+    }
+}
+
+#[test]
+fn while_the_api_server_is_away_pods_go_on_and_their_status_catches_up() {
+    let mut cluster = Podium::start();
+    let mut second = Podium::prepare();
+    second.import_images();
+    second.start_agent_for(&cluster, "second");
+    let pod = Obedient::apply(&cluster, &second, "far");
+    pod.wait_started();
+    cluster.wait_ready("far");
+    let restarts = |count: u64| move |pod: &Value| first_container(pod)["restartCount"] == count;
+
+    // It accepts connections and answers nothing.
+    cluster.freeze_agent();
+    pod.end();
+    pod.wait_started();
+    cluster.thaw_agent();
+    cluster.wait_pod("far", "the first restart told", Patience::LONG, restarts(1));
+
+    // It is gone, for longer than a back-off.
+    cluster.kill_agent();
+    pod.end();
+    pod.wait_started();
+    cluster.start_agent();
+    cluster.wait_pod("far", "the second restart told", Patience::LONG, restarts(2));
+    cluster.delete("far");
+    cluster.wait_gone("far", Patience::LONG);
 }
 
 #[test]
