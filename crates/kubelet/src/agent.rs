@@ -21,7 +21,7 @@ use crate::pull::Pace;
 use crate::server::{Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
-use crate::{log_files, node, pull, statics};
+use crate::{log_files, node, oom, pull, statics};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -79,13 +79,14 @@ impl Kubelet {
         Power(self.line.clone())
     }
 
-    /// Works until `shutdown` is over. Pods go on without us (LC-376).
+    /// Works until `shutdown` is over. Pods go on without us (LC-376, TC-267).
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self { config, client, runtime, clock, listener, gauge, line, news, face } = self;
         let work = async {
             let shown = face.subscribe();
             let ctx = Arc::new(start(config, client, runtime, clock, line, gauge).await);
             let steward = Steward::new(ctx.clone(), news, face);
+            // LC-030, TC-039
             let of_this_node = Scope::fields(format!("spec.nodeName={}", ctx.config.node_name));
             let cache = ctx.client.cache::<Pod>(of_this_node);
             let server = async {
@@ -96,7 +97,14 @@ impl Kubelet {
             };
             let pods = follow_pods(ctx.clone(), cache.clone(), steward);
             let live = keep_current(ctx.clone(), cache.clone());
-            tokio::join!(node::run(ctx.clone(), shown), log_files::run(ctx.clone()), pods, server, live);
+            tokio::join!(
+                node::run(ctx.clone(), shown),
+                log_files::run(ctx.clone()),
+                oom::run(ctx.clone()),
+                pods,
+                server,
+                live
+            );
         };
         tokio::select! {
             biased;

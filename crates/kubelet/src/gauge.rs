@@ -1,7 +1,7 @@
 //! What is left of the machine: memory, disks, process numbers (TC-230).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lifecycle::node::{Reading, Signal};
 
@@ -11,6 +11,11 @@ use crate::machine::{Disk, Node};
 pub trait Gauge: Send + Sync {
     /// A signal that cannot be read is left out, and then triggers nothing.
     fn read(&self, nodefs: &Path, imagefs: Option<&Path>) -> BTreeMap<Signal, Reading>;
+
+    /// Where the kernel says whom it killed; `None`: nobody asks.
+    fn kernel_log(&self) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// This machine.
@@ -18,6 +23,10 @@ pub trait Gauge: Send + Sync {
 pub struct Host;
 
 impl Gauge for Host {
+    fn kernel_log(&self) -> Option<PathBuf> {
+        Some(PathBuf::from("/dev/kmsg"))
+    }
+
     fn read(&self, nodefs: &Path, imagefs: Option<&Path>) -> BTreeMap<Signal, Reading> {
         let mut signals = BTreeMap::new();
         let mut put = |signal: Signal, reading: Option<Reading>| {

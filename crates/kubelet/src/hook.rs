@@ -33,6 +33,7 @@ pub(crate) async fn run(hook: &HookSpec, subject: &Subject<'_>) -> Outcome {
             outcome = http(get, subject) => outcome,
             () = gone(subject) => http_failed(get, subject, "context canceled"),
         },
+        // LC-227
         HookSpec::Sleep(duration) => tokio::select! {
             () = tokio::time::sleep(*duration) => Outcome::Done,
             () = gone(subject) => sleep_failed(*duration, subject),

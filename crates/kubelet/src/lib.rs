@@ -29,6 +29,7 @@ mod steward;
 mod gauge;
 mod machine;
 mod measure;
+mod oom;
 mod stock;
 
 mod worker;

@@ -183,7 +183,7 @@ impl Pods {
         self.seats.values().for_each(|seat| seat.lines.mailbox.look());
     }
 
-    /// LC-015: called once the first complete list is in, never before.
+    /// LC-015, TC-270: called once the first complete list is in, never before.
     pub(crate) async fn sweep(&mut self) {
         self.is_synced = true;
         for uid in orphan::uids(&self.ctx).await {

@@ -10,6 +10,7 @@ mod nodes;
 mod panics;
 mod preparing;
 mod serving;
+mod sources;
 mod statics;
 mod support;
 mod volumes;

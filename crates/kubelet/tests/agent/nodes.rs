@@ -103,3 +103,37 @@ async fn tc_170_a_node_is_registered_late_reused_and_not_made_again() {
     node.start_agent();
     node.api.until_world(|api| api.get("nodes", "", "n1").is_some()).await;
 }
+
+/// A machine whose kernel log is a pipe.
+struct Piped(crate::support::Dials, std::path::PathBuf);
+
+impl kubelet::Gauge for Piped {
+    fn read(
+        &self,
+        nodefs: &std::path::Path,
+        imagefs: Option<&std::path::Path>,
+    ) -> std::collections::BTreeMap<lifecycle::node::Signal, lifecycle::node::Reading> {
+        self.0.read(nodefs, imagefs)
+    }
+
+    fn kernel_log(&self) -> Option<std::path::PathBuf> {
+        Some(self.1.clone())
+    }
+}
+
+#[tokio::test]
+async fn a_victim_of_the_whole_machine_is_told_by_the_node() {
+    use std::io::Write as _;
+    let mut node = Node::new();
+    let path = node.root.path().join("kmsg");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+    // Open at both ends, so that it neither waits nor ends.
+    let mut kernel = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    let agent = node.agent(std::sync::Arc::new(node.runtime.clone()));
+    node.run(agent.with_gauge(std::sync::Arc::new(Piped(node.machine.clone(), path))));
+    kernel.write_all(b"6,1,2,-;Memory cgroup out of memory: Killed process 1 (app) total-vm:1kB\n").unwrap();
+    kernel.write_all(b"3,2,3,-;Out of memory: Killed process 42 (stress) total-vm:1kB\n").unwrap();
+    node.api.until_world(|api| api.events("n1").iter().any(|event| event.contains("SystemOOM"))).await;
+    let told: Vec<String> = node.api.events("n1").into_iter().filter(|event| event.contains("OOM")).collect();
+    assert_eq!(told, ["Warning SystemOOM System OOM encountered, victim process: stress, pid: 42"]);
+}

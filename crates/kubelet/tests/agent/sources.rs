@@ -1,0 +1,78 @@
+//! Whose pods the agent looks after, and whose word about them counts.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Node, condition, is_ready, pod};
+
+#[tokio::test(start_paused = true)]
+async fn lc_030_tc_039_only_pods_of_this_node_and_only_what_changes_them() {
+    let node = Node::started();
+    let mut other = pod("other", json!({"nodeName": "n2"}));
+    other["metadata"]["uid"] = json!("elsewhere");
+    node.api.create("pods", other);
+    node.api.create("pods", pod("web", json!({})));
+    node.api.until("web", is_ready).await;
+    let calls = node.runtime.calls();
+    assert_eq!(calls, ["run_sandbox web/0", "create app/0", "start app/0"]);
+    // Labels and annotations are of no concern to what runs, nor is a status.
+    node.api.change_pod("web", |pod| {
+        pod["metadata"]["labels"] = json!({"new": "label"});
+        pod["status"]["message"] = json!("somebody's");
+    });
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.runtime.calls(), calls);
+    // Deleted with grace, then gone: stopped once.
+    node.api.delete_pod("web", 5);
+    node.api.until("web", |pod| pod.is_none()).await;
+    let stops = |node: &Node| node.runtime.calls().iter().filter(|call| call.starts_with("stop app")).count();
+    assert_eq!(stops(&node), 1, "{:?}", node.runtime.calls());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_032_lc_033_the_agents_word_about_its_pods_wins() {
+    let node = Node::started();
+    node.api.create("pods", pod("web", json!({})));
+    let own = node.api.until("web", is_ready).await;
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    node.api.change_pod("web", |pod| {
+        pod["status"]["phase"] = json!("Pending");
+        pod["status"]["podIP"] = json!("203.0.113.9");
+        for condition in pod["status"]["conditions"].as_array_mut().unwrap() {
+            if condition["type"] == "Ready" {
+                condition["status"] = json!("False");
+            }
+        }
+    });
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    let held = node.api.pod("web").unwrap();
+    assert_eq!(condition(&held, "Ready"), "True", "TC-198: as after a node was called lost");
+    assert_eq!(
+        (&held["status"]["phase"], &held["status"]["podIP"]),
+        (&own["status"]["phase"], &own["status"]["podIP"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_368_lc_369_lc_370_addresses_of_pods_are_those_of_their_sandbox_or_of_the_node() {
+    let mut node = Node::new();
+    node.config.host_ips = ["192.0.2.1", "2001:db8::1"].map(|ip| ip.parse().unwrap()).to_vec();
+    node.start_agent();
+    node.api.create("pods", pod("web", json!({"restartPolicy": "Never"})));
+    node.api.create("pods", pod("host", json!({"hostNetwork": true})));
+    let (web, host) = (node.api.until("web", is_ready).await, node.api.until("host", is_ready).await);
+    let of = |pod: &Value, field: &str| pod["status"][field].clone();
+    let ips = |first: &str, second: &str| json!([{"ip": first}, {"ip": second}]);
+    for pod in [&web, &host] {
+        assert_eq!(of(pod, "hostIP"), "192.0.2.1");
+        assert_eq!(of(pod, "hostIPs"), ips("192.0.2.1", "2001:db8::1"));
+    }
+    assert_eq!(of(&host, "podIP"), "192.0.2.1");
+    assert_eq!(of(&host, "podIPs"), ips("192.0.2.1", "2001:db8::1"));
+    assert_eq!(of(&web, "podIP"), of(&web, "podIPs")[0]["ip"]);
+    assert!(of(&web, "podIP").as_str().unwrap().starts_with("10.88."), "{web}");
+    node.api.change_pod("web", |pod| pod["spec"]["activeDeadlineSeconds"] = json!(1));
+    let ended = node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["phase"] == "Failed")).await;
+    assert_eq!(of(&ended, "podIP"), of(&web, "podIP"), "kept after the end");
+}
