@@ -18,6 +18,7 @@ mod kubeconfig;
 mod node;
 mod pki;
 mod preflight;
+mod scarcity;
 mod shutdown;
 mod simulate;
 mod status;

@@ -11,7 +11,7 @@ use ambient::{Clock, Ids, Rng};
 use anyhow::{Context, Result};
 use apiserver::{ApiServer, Identity};
 use client::Client;
-use kubelet::Power;
+use kubelet::{Gauge as _, Power};
 use objects::gates::Gates;
 use reconciler::{Controllers, ControllersConfig, Reconciler, StorageConfig};
 use tokio::net::TcpListener;
@@ -21,11 +21,11 @@ use tokio::sync::watch;
 use crate::agent::{self, NodeAgent};
 use crate::cli::Up;
 use crate::config::Settings;
-use crate::containers::Containers;
+use crate::containers::{Choice, Containers};
 use crate::door::Door;
 use crate::instance::{Instance, make_private_dir};
 use crate::pki::{Authority, Subject};
-use crate::{door, kubeconfig, node, pki, preflight, status};
+use crate::{door, kubeconfig, node, pki, preflight, scarcity, status};
 
 const MASTERS: &str = "system:masters";
 
@@ -68,6 +68,7 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     .compose()?;
     let reconciler = Reconciler::new(in_process(&api, Identity::scheduler(), &mut rng), clock.clone(), rng.split());
     let power = kubelet.power();
+    let short = scarce(&args, &instance, &settings)?;
     let client = in_process(&api, Identity::controllers(), &mut rng);
     let controllers = Controllers::new(client, clock.clone(), duties(&instance, &authority, &node_name, &settings)?);
     let components = [
@@ -75,7 +76,7 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),
         tokio::spawn(reconciler.run(stopped(stopping.clone()))),
         tokio::spawn(controllers.run(stopped(stopping.clone()))),
-        tokio::spawn(greet(in_process(&api, Identity::admin(), &mut rng), server.address, kubeconfig)),
+        tokio::spawn(greet(in_process(&api, Identity::admin(), &mut rng), server.address, kubeconfig, short)),
     ];
 
     stopping.wait_for(|stop| *stop).await.context("signals can no longer be received")?;
@@ -228,13 +229,25 @@ fn in_process(api: &ApiServer, identity: Identity, rng: &mut Rng) -> Client {
     Client::new(api.service(identity)).with_jitter(rng.split())
 }
 
+/// What the machine is short of already.
+fn scarce(args: &Up, instance: &Instance, settings: &Settings) -> Result<Vec<String>> {
+    let images = instance.places.images();
+    let imagefs = (args.node.runtime() == Choice::Embedded).then_some(images.as_path());
+    let readings = kubelet::Host.read(&instance.places.kubelet(), imagefs);
+    let thresholds = settings.kubelet.settings(&settings.gates)?.thresholds;
+    Ok(scarcity::warnings(&thresholds, &readings))
+}
+
 /// Says, once the node is ready, what is listening and what to type next.
-async fn greet(client: Client, address: SocketAddr, kubeconfig: std::path::PathBuf) {
+async fn greet(client: Client, address: SocketAddr, kubeconfig: std::path::PathBuf, short: Vec<String>) {
     let node = status::ready_node(&client).await;
     println!("podium is ready");
     println!("  API server   https://{address}");
     println!("  node         {node}");
     println!("  next         export KUBECONFIG={}", kubeconfig.display());
     println!("               kubectl get pods -A");
+    for warning in short {
+        println!("  warning      {warning}");
+    }
     println!("  Ctrl-C stops podium and leaves the pods running; `podium down` stops them too.");
 }
