@@ -104,31 +104,27 @@ pub(crate) struct Shared {
 pub(crate) enum SharedMemory {
     /// The node's, for pods in its IPC namespace.
     Node,
-    /// One for all containers of the pod, mounted nowhere else.
+    /// One for all containers of the pod: see [`mounts::house`].
     Pod(OwnedFd),
 }
 
 impl SharedMemory {
     pub(crate) fn of_pod(users: Option<IdRange>) -> io::Result<Self> {
-        Self::make(users).map(Self::Pod)
-    }
-
-    fn make(users: Option<IdRange>) -> io::Result<OwnedFd> {
         let owner = CString::new(users.map_or(0, |range| range.first).to_string())?;
         let options = [(c"mode", c"1777"), (c"size", c"65536k"), (c"uid", &*owner), (c"gid", &*owner)];
-        mounts::detached(c"tmpfs", &options, SAFE)
+        let memory = mounts::detached(c"tmpfs", &options, SAFE)?;
+        mounts::house(memory.as_fd()).map(Self::Pod)
     }
 
     /// To be mounted in one more container.
-    fn take(&self, users: Option<IdRange>) -> io::Result<OwnedFd> {
+    fn take(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Node => {
                 let again = mounts::duplicate(File::open("/dev/shm")?.as_fd())?;
                 let change = Change { set: SAFE, propagation: libc::MS_PRIVATE, ..Change::default() };
                 mounts::change(again.as_fd(), &change).map(|()| again)
             }
-            // One of its own is what kernels leave us that cannot show such a mount twice.
-            Self::Pod(shm) => mounts::duplicate(shm.as_fd()).or_else(|_| Self::make(users)),
+            Self::Pod(house) => mounts::duplicate_housed(house.as_fd()),
         }
     }
 }
@@ -169,7 +165,7 @@ fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File
     let users = place.users;
     let volumes = volumes::take(container, users)?;
     let devices = users.map(|_| volumes::take_devices(container)).transpose()?;
-    let memory = place.memory.take(place.range()).map_err(|error| format!("error mounting /dev/shm: {error}"))?;
+    let memory = place.memory.take().map_err(|error| format!("error mounting /dev/shm: {error}"))?;
     own_mounts().map_err(failed)?;
     crash::point("builder.isolated");
     let root = take_root(container, users).map_err(|error| format!("error mounting container root: {error}"))?;
@@ -193,8 +189,8 @@ fn isolate(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &Fi
     keep.push(report.as_raw_fd());
     keep.extend(place.pid.map(|pid| pid.as_raw_fd()));
     keep.extend(place.users.map(|users| users.fd().as_raw_fd()));
-    if let SharedMemory::Pod(shm) = place.memory {
-        keep.push(shm.as_raw_fd());
+    if let SharedMemory::Pod(house) = place.memory {
+        keep.push(house.as_raw_fd());
     }
     sys::close_all_but(&keep)?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;

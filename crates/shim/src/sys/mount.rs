@@ -2,8 +2,12 @@
 //! between a look and a mount.
 
 use std::ffi::CStr;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sched::{CloneFlags, setns, unshare};
 
 use super::owned;
 
@@ -34,6 +38,44 @@ pub(crate) fn detached(kind: &CStr, options: &[(&CStr, &CStr)], attributes: u64)
 pub(crate) fn duplicate(source: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     open_tree(source, 0)
 }
+
+/// A mount namespace with nothing in it but `lodger`, which must be mounted
+/// nowhere. From there every kernel duplicates it: [`duplicate_housed`].
+pub(crate) fn house(lodger: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    and_back(|| {
+        unshare(CloneFlags::CLONE_NEWNS)?;
+        let house = File::open(OWN_NAMESPACE)?;
+        mount(None::<&str>, "/", None::<&str>, MsFlags::MS_PRIVATE | MsFlags::MS_REC, None::<&str>)?;
+        place(lodger, File::open("/proc")?.as_fd())?;
+        nix::unistd::fchdir(lodger)?;
+        // The old root goes where the new one is, and from there away with all that is mounted in it.
+        nix::unistd::pivot_root(".", ".")?;
+        umount2(".", MntFlags::MNT_DETACH)?;
+        Ok(house.into())
+    })
+}
+
+/// One more mount of what lives in `house`, mounted nowhere yet.
+pub(crate) fn duplicate_housed(house: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    and_back(|| {
+        setns(house, CloneFlags::CLONE_NEWNS)?;
+        duplicate(File::open("/")?.as_fd())
+    })
+}
+
+/// Does something that ends in another mount namespace, and returns to our own.
+fn and_back<T>(visit: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    let own = File::open(OWN_NAMESPACE)?;
+    let result = visit();
+    if let Err(error) = setns(&own, CloneFlags::CLONE_NEWNS) {
+        // No path would mean any more what it did.
+        eprintln!("shim: own mount namespace is lost: {error}");
+        std::process::abort();
+    }
+    result
+}
+
+const OWN_NAMESPACE: &str = "/proc/self/ns/mnt";
 
 /// The same with everything that is mounted below it.
 pub(crate) fn duplicate_tree(source: BorrowedFd<'_>) -> io::Result<OwnedFd> {
