@@ -31,6 +31,12 @@ pub trait Runtime: Send + Sync {
         let _ = (id, resources);
         Err(CriError::Unsupported("change the limits of a pod"))
     }
+    /// LC-334: limits of all pods whose `SandboxConfig::cgroup_parent` is below
+    /// `class`, taken together. There need not be any.
+    async fn update_class(&self, class: &str, resources: Resources) -> Result<(), CriError> {
+        let _ = (class, resources);
+        Err(CriError::Unsupported("limit a class of pods"))
+    }
     /// All sandboxes (of one pod), newest first.
     async fn sandboxes(&self, pod_uid: Option<&str>) -> Result<Vec<Sandbox>, CriError>;
 

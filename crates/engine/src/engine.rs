@@ -252,6 +252,10 @@ impl Runtime for Engine {
         detached(async move { inner.update_sandbox(&id, resources).await }).await
     }
 
+    async fn update_class(&self, class: &str, resources: Resources) -> Result<(), CriError> {
+        self.inner.update_class(class, resources).await
+    }
+
     async fn container_stats(&self, pod_uid: Option<&str>) -> Result<Vec<ContainerStats>, CriError> {
         self.inner.container_stats(pod_uid).await
     }

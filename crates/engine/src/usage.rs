@@ -14,6 +14,7 @@ use cri::{
 use shim::crash;
 use shim::record;
 
+use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking};
 use crate::network::SANDBOX_INTERFACE;
 use crate::records::{self, ContainerRecord};
@@ -68,6 +69,15 @@ impl Inner {
             inner.cgroups.limit(&cgroup, &resources)
         });
         updated.await?.map_err(|error| CriError::Failed(format!("failed to update sandbox {id}: {error}")))
+    }
+
+    /// LC-334: the cgroup around the pods of a class. Nothing is recorded:
+    /// whoever starts again says it again.
+    pub(crate) async fn update_class(self: &Arc<Self>, class: &str, resources: Resources) -> Result<(), CriError> {
+        let cgroup = self.cgroups.pod(class).map_err(|error| CriError::Invalid(error.to_string()))?;
+        let inner = self.clone();
+        let updated = blocking(move || inner.cgroups.create(&cgroup, &resources, Devices::Inherit));
+        updated.await?.map_err(|error| CriError::Failed(format!("failed to update pods of class {class}: {error}")))
     }
 
     /// All containers, the running ones with what their cgroups are set to (LC-082).

@@ -42,6 +42,7 @@ mod publish;
 mod pull;
 
 mod cgroup;
+mod classes;
 mod container;
 mod env;
 mod payload;

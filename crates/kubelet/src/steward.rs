@@ -14,6 +14,7 @@ use lifecycle::{Fact, Severity};
 use objects::api::core::v1::{Node as ApiNode, Pod};
 use tokio::sync::{mpsc, watch};
 
+use crate::classes::{self, Classes};
 use crate::ctx::Ctx;
 use crate::measure::{self, Depth};
 use crate::node;
@@ -48,6 +49,7 @@ pub(crate) struct Steward {
     news: mpsc::UnboundedReceiver<NodeFact>,
     stock: Arc<Stock>,
     face: watch::Sender<Face>,
+    classes: watch::Sender<Classes>,
     wake_at: Option<Mono>,
 }
 
@@ -56,7 +58,9 @@ impl Steward {
         let now = ctx.clock.now();
         let mut node = Node::new(ctx.config.settings.clone(), now);
         node.absorb(NodeFact::InfoChanged(NodeInfo::parse(&node::initial(&ctx))), now);
-        let steward = Self { ctx, node, news, stock: Arc::default(), face, wake_at: None };
+        let classes = watch::Sender::new(node.class_cgroups());
+        tokio::spawn(classes::keep(ctx.clone(), classes.subscribe()));
+        let steward = Self { ctx, node, news, stock: Arc::default(), face, classes, wake_at: None };
         steward.show();
         steward
     }
@@ -94,6 +98,8 @@ impl Steward {
     fn show(&self) {
         let face = Face { conditions: self.node.conditions() };
         self.face.send_if_modified(|shown| std::mem::replace(shown, face.clone()) != face);
+        let classes = self.node.class_cgroups();
+        self.classes.send_if_modified(|wanted| std::mem::replace(wanted, classes.clone()) != classes);
     }
 
     /// Returns when there is something to settle.

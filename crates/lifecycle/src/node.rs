@@ -25,7 +25,7 @@ use objects::qos::QosClass;
 use objects::requests::Resources;
 
 use crate::fact::Fact;
-use crate::resources::{CPU, CgroupValues, class_values};
+use crate::resources::{CPU, CgroupValues, class_parent, class_values};
 use crate::spec::PodSpec;
 use crate::state::Severity;
 
@@ -285,14 +285,14 @@ impl Node {
         }
     }
 
-    /// LC-334: the cgroups of the QoS classes.
-    pub fn class_cgroups(&self) -> BTreeMap<QosClass, CgroupValues> {
+    /// LC-334: the cgroups of the QoS classes, by where they are below the root.
+    pub fn class_cgroups(&self) -> BTreeMap<&'static str, CgroupValues> {
         let cpu = |class: QosClass| {
             let members = self.active().filter(|seat| seat.spec.class() == class);
             members.map(|seat| seat.requests().get(CPU).map_or(0, objects::Quantity::milli)).sum()
         };
         let classes = [QosClass::Burstable, QosClass::BestEffort];
-        classes.into_iter().map(|class| (class, class_values(class, cpu(class)))).collect()
+        classes.into_iter().filter_map(|class| Some((class_parent(class)?, class_values(class, cpu(class))))).collect()
     }
 
     pub fn take_facts(&mut self) -> Vec<(String, Fact)> {

@@ -219,10 +219,18 @@ impl Sized<'_> {
 
 /// LC-334, below the root: `pod<uid>`, `burstable/pod<uid>`, `besteffort/pod<uid>`.
 pub(crate) fn parent(pod: &PodSpec) -> String {
-    match pod.class() {
-        QosClass::Guaranteed => format!("pod{}", pod.uid),
-        QosClass::Burstable => format!("burstable/pod{}", pod.uid),
-        QosClass::BestEffort => format!("besteffort/pod{}", pod.uid),
+    match class_parent(pod.class()) {
+        Some(class) => format!("{class}/pod{}", pod.uid),
+        None => format!("pod{}", pod.uid),
+    }
+}
+
+/// LC-334: the cgroup of a whole QoS class, below the root; some have none.
+pub(crate) fn class_parent(class: QosClass) -> Option<&'static str> {
+    match class {
+        QosClass::Guaranteed => None,
+        QosClass::Burstable => Some("burstable"),
+        QosClass::BestEffort => Some("besteffort"),
     }
 }
 

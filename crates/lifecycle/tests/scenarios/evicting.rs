@@ -454,8 +454,9 @@ fn tc_426_images_go_oldest_first_until_the_low_mark() {
 fn lc_334_the_burstable_class_has_the_shares_of_its_pods() {
     let mut host = NodeScript::new(Settings::upstream());
     host.add(&[pod("a", "| app a req=cpu:1"), pod("b", "| app a req=cpu:500m"), pod("c", "app a")]);
-    let shares: Vec<_> = host.node.class_cgroups().values().map(|values| values.cpu_shares).collect();
-    assert_eq!(shares, [Some(1536), Some(2)]);
+    let classes = host.node.class_cgroups();
+    let shares: Vec<_> = classes.iter().map(|(class, values)| (*class, values.cpu_shares)).collect();
+    assert_eq!(shares, [("besteffort", Some(2)), ("burstable", Some(1536))]);
 }
 
 /// Nobody can go on without the storage below it, however critical it is.

@@ -1,6 +1,7 @@
 //! Pods change their size without being replaced, down to the kernel.
 
 use std::path::PathBuf;
+use std::time::Instant;
 
 use podium_e2e::{Patience, Podium, Sketch, find_process};
 use serde_json::{Value, json};
@@ -30,6 +31,15 @@ fn kernel(marker: &str) -> (u64, u64) {
             (number(path.join("memory.max")), number(path.join("cpu.max")))
         }
     }
+}
+
+/// The weight of a whole QoS class, as version 1 or version 2 has it.
+fn class_weight(podium: &Podium, class: &str) -> String {
+    let id = podium.id().expect("it runs");
+    let at = |path: &str| std::fs::read_to_string(format!("/sys/fs/cgroup/{path}")).ok();
+    let found =
+        at(&format!("podium-{id}/{class}/cpu.weight")).or_else(|| at(&format!("cpu/podium-{id}/{class}/cpu.shares")));
+    found.unwrap_or_default().trim().to_owned()
 }
 
 fn sized(cpu: &str, memory: &str) -> Value {
@@ -123,4 +133,21 @@ fn api_604_wrong_resizes_are_refused_and_change_nothing() {
     let refused = podium.kubectl(&["patch", "pod", "web", "-p", &patch]).refused(1);
     assert!(refused.contains("pod updates may not change fields other than"), "{refused}");
     assert_eq!(podium.pod("web")["metadata"]["generation"], 1);
+}
+
+#[test]
+fn lc_334_a_class_weighs_what_its_pods_ask_for() {
+    let podium = Podium::start();
+    let more = json!({"resources": {"requests": {"cpu": "500m"}}});
+    podium.apply(&Sketch::pod("web").container_with("app", "trap 'exit 0' TERM; sleep 3600 & wait", more));
+    podium.wait_ready("web");
+    let is_weighed = || {
+        let weights = (class_weight(&podium, "burstable"), class_weight(&podium, "besteffort"));
+        [("512", "2"), ("20", "1")].iter().any(|(burstable, best)| weights.0 == *burstable && weights.1 == *best)
+    };
+    let deadline = Instant::now() + Patience::LONG.0;
+    while !is_weighed() {
+        assert!(Instant::now() < deadline, "burstable weighs {}", class_weight(&podium, "burstable"));
+        podium.pod("web");
+    }
 }
