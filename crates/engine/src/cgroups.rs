@@ -18,6 +18,7 @@ use shim::wire;
 
 mod filter;
 mod limits;
+mod unified;
 mod usage;
 
 /// Where the kernel's cgroup file systems are mounted, and our corner of them.
@@ -54,6 +55,7 @@ impl Cgroups {
         let instance = relative(instance)?;
         if mount.join("cgroup.controllers").exists() {
             let filters = rustix::fs::statfs(mount)?.f_type == CGROUP2_MAGIC;
+            unified::check(mount)?;
             return Ok(Self { layout: Layout::V2 { root: mount.to_owned(), filters }, instance });
         }
         let mut hierarchies = Vec::new();
@@ -112,14 +114,14 @@ impl Cgroups {
     pub(crate) fn create(&self, path: &Path, resources: &Resources, devices: Devices) -> io::Result<()> {
         match &self.layout {
             Layout::V1(hierarchies) => hierarchies.iter().try_for_each(|(name, root)| create_v1(name, root, path))?,
-            Layout::V2 { root, .. } => create_v2(root, path)?,
+            Layout::V2 { root, .. } => unified::create(root, path)?,
         }
         crash::point("cgroup.made");
         self.limit(path, resources)?;
         if let Layout::V2 { root, .. } = &self.layout
             && devices != Devices::Inherit
         {
-            end_as_a_whole(&root.join(path))?;
+            unified::set_for_container(&root.join(path))?;
         }
         match (&self.layout, &devices) {
             (Layout::V2 { root, filters: true }, Devices::Standard(more)) => {
@@ -251,36 +253,6 @@ fn allow_devices(dir: &Path, devices: &Devices) -> io::Result<()> {
 
 fn rules(more: &[String]) -> impl Iterator<Item = &str> {
     STANDARD_DEVICES.iter().copied().chain(more.iter().map(String::as_str))
-}
-
-fn create_v2(root: &Path, path: &Path) -> io::Result<()> {
-    let mut parent = root.to_owned();
-    for component in path.components() {
-        delegate(&parent)?;
-        parent = parent.join(component);
-        make(&parent)?;
-    }
-    Ok(())
-}
-
-/// LC-340: out of memory, all of a container's processes are killed.
-fn end_as_a_whole(dir: &Path) -> io::Result<()> {
-    let file = dir.join("memory.oom.group");
-    if file.exists() { limits::set(&file, "1") } else { Ok(()) }
-}
-
-/// Lets children of `dir` have the controllers we limit by, one by one: one
-/// that is missing must not cost the others.
-fn delegate(dir: &Path) -> io::Result<()> {
-    let file = dir.join("cgroup.subtree_control");
-    let (offered, given) = (fs::read_to_string(dir.join("cgroup.controllers"))?, fs::read_to_string(&file)?);
-    for controller in ["cpu", "memory", "pids", "cpuset", "io"] {
-        let has = |list: &str| list.split_whitespace().any(|known| known == controller);
-        if has(&offered) && !has(&given) {
-            fs::write(&file, format!("+{controller}"))?;
-        }
-    }
-    Ok(())
 }
 
 fn make(dir: &Path) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! The values of one cgroup: setting them, again while it is used, and reading
 //! them back.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cri::Resources;
@@ -61,10 +61,6 @@ pub(super) fn set_v2(dir: &Path, resources: &Resources) -> io::Result<()> {
     set_some(dir, "cpu.max", quota)?;
     if let Some(limit) = memory_limit(resources) {
         set(&dir.join("memory.max"), &or_max(limit))?;
-        // Version 1 counts memory and swap together; here swap is a budget of its own.
-        if dir.join("memory.swap.max").exists() {
-            set(&dir.join("memory.swap.max"), if limit > 0 { "0" } else { "max" })?;
-        }
     }
     set_some(dir, "pids.max", resources.pids_limit.map(or_max))
 }
@@ -134,7 +130,13 @@ fn set_some(dir: &Path, file: &str, value: Option<impl ToString>) -> io::Result<
 }
 
 pub(super) fn set(file: &Path, value: &str) -> io::Result<()> {
-    fs::write(file, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+    write(file, value).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))
+}
+
+/// Only what the kernel has: asked to create a file, as `fs::write` does, it
+/// says that this is not permitted, and not that there is none.
+pub(super) fn write(file: &Path, value: &str) -> io::Result<()> {
+    File::options().write(true).truncate(true).open(file)?.write_all(value.as_bytes())
 }
 
 const PERIOD: &str = "cpu.cfs_period_us";

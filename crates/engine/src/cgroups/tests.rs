@@ -24,21 +24,29 @@ fn resources() -> Resources {
     }
 }
 
+/// What the kernel puts into a new cgroup of version 2, as far as we use it.
+const V2_FILES: &[&str] =
+    &["cpu.weight", "cpu.max", "memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cgroup.procs"];
+
+/// A tree of version 2 with these cgroups below its root; nothing is handed
+/// down yet, as the kernel does it.
+fn unified(cgroups: &[&str]) -> tempfile::TempDir {
+    let offered = "cpu io memory pids";
+    let dir = fake(&[("cgroup.controllers", offered), ("cgroup.subtree_control", "")]);
+    for cgroup in cgroups {
+        let cgroup = dir.path().join(cgroup);
+        fs::create_dir_all(&cgroup).unwrap();
+        fs::write(cgroup.join("cgroup.controllers"), offered).unwrap();
+        fs::write(cgroup.join("cgroup.subtree_control"), offered).unwrap();
+        V2_FILES.iter().for_each(|file| fs::write(cgroup.join(file), "").unwrap());
+    }
+    dir
+}
+
 #[test]
 fn version_2_gets_weights_and_limits_in_one_directory() {
-    let control = ("cgroup.controllers", "cpu io memory pids");
-    let inner = |dir: &str| format!("{dir}/cgroup.controllers");
-    let sub = |dir: &str| format!("{dir}/cgroup.subtree_control");
-    let files = [
-        (control.0.to_owned(), control.1),
-        ("cgroup.subtree_control".to_owned(), ""),
-        (inner("podium-t"), "cpu memory pids"),
-        (sub("podium-t"), "cpu memory pids"),
-        (inner("podium-t/pod1"), "cpu memory pids"),
-        (sub("podium-t/pod1"), "cpu memory pids"),
-    ];
-    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-    let dir = fake(&files);
+    let dir = unified(&["podium-t", "podium-t/pod1", "podium-t/pod1/c1"]);
+    fs::write(dir.path().join("cgroup.subtree_control"), "cpu memory pids").unwrap();
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
     assert!(matches!(cgroups.layout, Layout::V2 { filters: false, .. }), "a directory that looks like it");
     assert!(!cgroups.has_device_rules());
@@ -56,8 +64,38 @@ fn version_2_gets_weights_and_limits_in_one_directory() {
 }
 
 #[test]
+fn version_2_without_what_limits_need_is_refused_at_the_start() {
+    let dir = fake(&[("cgroup.controllers", "cpuset cpu io pids")]);
+    let refused = Cgroups::detect(dir.path(), "podium-t").unwrap_err().to_string();
+    assert!(refused.starts_with("cgroup controllers are missing: memory ("), "{refused}");
+}
+
+#[test]
+fn a_file_the_kernel_does_not_have_is_not_made() {
+    let dir = unified(&["podium-t"]);
+    fs::remove_file(dir.path().join("podium-t/pids.max")).unwrap();
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    let error = cgroups.limit(cgroups.instance(), &resources()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    assert!(!dir.path().join("podium-t/pids.max").exists());
+}
+
+#[test]
 fn version_1_gets_a_directory_in_every_hierarchy_and_a_device_list() {
-    let dir = fake(&[
+    let at = |hierarchy: &str, file: &str| format!("{hierarchy}/podium-t/burstable/pod1/c1/{file}");
+    let files = [
+        at("cpu", "cpu.shares"),
+        at("cpu", "cpu.cfs_period_us"),
+        at("cpu", "cpu.cfs_quota_us"),
+        at("memory", "memory.limit_in_bytes"),
+        at("pids", "pids.max"),
+        at("devices", "devices.allow"),
+        at("devices", "devices.deny"),
+        at("cpuset", "cpuset.cpus"),
+        at("cpuset", "cpuset.mems"),
+    ];
+    let mut files: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "")).collect();
+    files.extend([
         ("cpu/cgroup.procs", ""),
         ("memory/cgroup.procs", ""),
         ("pids/cgroup.procs", ""),
@@ -68,6 +106,7 @@ fn version_1_gets_a_directory_in_every_hierarchy_and_a_device_list() {
         ("unified/cgroup.procs", ""),
         ("unified/cgroup.controllers", ""),
     ]);
+    let dir = fake(&files);
     let cgroups = Cgroups::detect(dir.path(), "/podium-t").unwrap();
     assert!(matches!(cgroups.layout, Layout::V1(_)));
     let path = cgroups.pod("burstable/pod1").unwrap().join("c1");
@@ -86,7 +125,7 @@ fn version_1_gets_a_directory_in_every_hierarchy_and_a_device_list() {
 
 #[test]
 fn nobody_names_a_cgroup_outside_the_instance() {
-    let dir = fake(&[("cgroup.controllers", "")]);
+    let dir = unified(&[]);
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
     for parent in ["", "/", "../other", "a/../../b", "a/./.."] {
         assert!(cgroups.pod(parent).is_err(), "{parent:?} was taken");
@@ -102,7 +141,8 @@ fn shares_map_onto_the_whole_range_of_weights() {
 
 #[test]
 fn version_2_is_updated_and_read_back_as_it_was_asked() {
-    let dir = fake(&[("cgroup.controllers", ""), ("podium-t/p/cpu.max", "max 100000\n")]);
+    let dir = unified(&["podium-t/p"]);
+    fs::write(dir.path().join("podium-t/p/cpu.max"), "max 100000\n").unwrap();
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
     let path = cgroups.pod("p").unwrap();
     let read = |file: &str| fs::read_to_string(dir.path().join("podium-t/p").join(file)).unwrap();
@@ -126,7 +166,7 @@ fn version_2_is_updated_and_read_back_as_it_was_asked() {
 fn version_2_tells_usage() {
     let stat = "anon 300\nfile 500\ninactive_file 200\nactive_file 300\npgfault 7\npgmajfault 2\n";
     let dir = fake(&[
-        ("cgroup.controllers", ""),
+        ("cgroup.controllers", "cpu memory pids"),
         ("podium-t/p/cpu.stat", "usage_usec 12\nuser_usec 5\n"),
         ("podium-t/p/memory.stat", stat),
         ("podium-t/p/memory.current", "1000\n"),
@@ -150,20 +190,29 @@ fn version_2_tells_usage() {
 
 #[test]
 fn lc_340_out_of_memory_a_container_of_version_2_ends_as_a_whole() {
-    let files = [
-        ("cgroup.controllers", "memory"),
-        ("cgroup.subtree_control", "memory"),
-        ("podium-t/cgroup.controllers", "memory"),
-        ("podium-t/cgroup.subtree_control", "memory"),
-        ("podium-t/memory.oom.group", "0"),
-        ("podium-t/c/memory.oom.group", "0"),
-    ];
-    let dir = fake(&files);
+    let dir = unified(&["podium-t", "podium-t/c"]);
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
     let create =
         |path: &str, devices: Devices| cgroups.create(Path::new(path), &Resources::default(), devices).unwrap();
     let group = |path: &str| fs::read_to_string(dir.path().join(path).join("memory.oom.group")).unwrap();
     create("podium-t", Devices::Inherit);
     create("podium-t/c", Devices::Standard(Vec::new()));
-    assert_eq!((group("podium-t").as_str(), group("podium-t/c").as_str()), ("0", "1"), "not the pod");
+    assert_eq!((group("podium-t").as_str(), group("podium-t/c").as_str()), ("", "1"), "not the pod");
+}
+
+#[test]
+fn lc_341_a_container_of_version_2_never_swaps_whatever_its_limit() {
+    let dir = unified(&["podium-t", "podium-t/c"]);
+    let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
+    let swap = || fs::read_to_string(dir.path().join("podium-t/c/memory.swap.max")).unwrap();
+    cgroups.create(Path::new("podium-t/c"), &Resources::default(), Devices::Standard(Vec::new())).unwrap();
+    assert_eq!(swap(), "0", "without a limit");
+    for limit in [1 << 20, -1] {
+        let limit = Resources { memory_limit_bytes: Some(limit), ..Resources::default() };
+        cgroups.limit(Path::new("podium-t/c"), &limit).unwrap();
+        assert_eq!(swap(), "0");
+    }
+    // A kernel without swap.
+    fs::remove_file(dir.path().join("podium-t/c/memory.swap.max")).unwrap();
+    cgroups.create(Path::new("podium-t/c"), &Resources::default(), Devices::All).unwrap();
 }

@@ -177,7 +177,8 @@ fn masked_and_readonly_paths_hold() {
     check(|world| async move {
         let script = "cat /proc/kcore | head -c 1 | grep . && echo kcore; ls /sys/firmware | grep . && echo firmware; \
             echo 1 > /proc/sys/kernel/hostname && echo sys; echo b > /proc/sysrq-trigger && echo sysrq; \
-            touch /sys/x && echo sysfs; for c in /sys/fs/cgroup/*; do mkdir $c/x && echo cgroup $c; done; echo done";
+            touch /sys/x && echo sysfs; for c in /sys/fs/cgroup /sys/fs/cgroup/*; do mkdir $c/x && echo cgroup $c; done; \
+            for f in memory.max memory/memory.limit_in_bytes; do echo 9000000 > /sys/fs/cgroup/$f && echo $f; done; echo done";
         assert_eq!(
             output(&world, shell("c", script)).await.lines().filter(|line| !line.contains(": ")).collect::<Vec<_>>(),
             ["done"]

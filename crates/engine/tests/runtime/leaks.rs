@@ -261,7 +261,8 @@ fn processes(config: &Config, found: &mut BTreeSet<String>) {
         let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
         let line = read("cmdline");
         let words: Vec<&str> = line.split('\0').collect();
-        let cgroups = read("cgroup");
+        // It has ended since it was listed.
+        let Ok(cgroups) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { continue };
         let cgroup = cgroups.lines().find_map(|line| line.split_once(&config.cgroup_root)).map(|(_, below)| below);
         found.insert(match (&words[..], cgroup.map(|below| below.split('/').collect::<Vec<_>>())) {
             (_, Some(below)) if below.len() >= 4 => format!("process of container {}", below[3]),

@@ -1,7 +1,7 @@
 //! Limits that change while a container runs, and what it uses.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 use cri::{CriError, Resources, Runtime};
 
@@ -10,6 +10,11 @@ use crate::world::{World, check, shell};
 
 pub(crate) const CASES: &[Case] = &[
     ("lc_349_limits_grow_and_shrink_while_it_runs", lc_349_limits_grow_and_shrink_while_it_runs),
+    ("lc_334_a_class_of_pods_is_weighed_as_a_whole", lc_334_a_class_of_pods_is_weighed_as_a_whole),
+    (
+        "lc_340_out_of_memory_version_2_ends_the_whole_container",
+        lc_340_out_of_memory_version_2_ends_the_whole_container,
+    ),
     ("lc_082_a_running_container_tells_its_limits", lc_082_a_running_container_tells_its_limits),
     ("tc_053_what_is_over_or_unknown_takes_no_limits", tc_053_what_is_over_or_unknown_takes_no_limits),
     ("lc_342_a_pod_has_so_many_processes_in_all", lc_342_a_pod_has_so_many_processes_in_all),
@@ -22,10 +27,17 @@ fn memory(mib: i64) -> Resources {
     Resources { memory_limit_bytes: Some(mib * MIB), ..Resources::default() }
 }
 
-/// A file of a pod's (or container's) version 1 cgroup; `None` on version 2.
-fn v1(world: &World, controller: &str, below: &str, file: &str) -> Option<String> {
-    let root = PathBuf::from("/sys/fs/cgroup").join(controller);
-    let dir = root.join(&world.config.cgroup_root).join("besteffort/poda").join(below);
+const MOUNT: &str = "/sys/fs/cgroup";
+
+fn is_version_2() -> bool {
+    Path::new(MOUNT).join("cgroup.controllers").exists()
+}
+
+/// What the kernel holds for a cgroup of the instance, by the file's names on
+/// version 1 (with its controller) and version 2; `None`: it has no such file.
+fn kernel(world: &World, below: &str, (controller, v1): (&str, &str), v2: &str) -> Option<String> {
+    let (root, file) = if is_version_2() { ("", v2) } else { (controller, v1) };
+    let dir = Path::new(MOUNT).join(root).join(&world.config.cgroup_root).join(below);
     fs::read_to_string(dir.join(file)).ok().map(|text| text.trim().to_owned())
 }
 
@@ -46,13 +58,14 @@ fn lc_349_limits_grow_and_shrink_while_it_runs() {
         world.engine.update_container(&id, memory(24)).await.unwrap();
         world.engine.update_sandbox(&sandbox, memory(48)).await.unwrap();
         assert_eq!(limit().await, 24);
-        for file in ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"] {
-            if let Some(found) = v1(&world, "memory", "", file) {
-                assert_eq!(found, (48 * MIB).to_string(), "{file} of the pod");
-            }
-            if let Some(found) = v1(&world, "memory", id.as_str(), file) {
-                assert_eq!(found, (24 * MIB).to_string(), "{file} of the container");
-            }
+        let max = |below: &str| kernel(&world, below, ("memory", "memory.limit_in_bytes"), "memory.max");
+        let (pod, container) = ("besteffort/poda", format!("besteffort/poda/{id}"));
+        assert_eq!(max(pod), Some((48 * MIB).to_string()));
+        assert_eq!(max(&container), Some((24 * MIB).to_string()));
+        // LC-341. Not every kernel has swap.
+        let swap = kernel(&world, &container, ("memory", "memory.memsw.limit_in_bytes"), "memory.swap.max");
+        if let Some(swap) = swap {
+            assert_eq!(swap, if is_version_2() { "0".to_owned() } else { (24 * MIB).to_string() });
         }
         // A shorter period with the old quota would be more than the pod may have.
         let half = Resources { cpu_quota: Some(20_000), cpu_period: Some(100_000), ..Resources::default() };
@@ -62,6 +75,42 @@ fn lc_349_limits_grow_and_shrink_while_it_runs() {
         let resources = world.container(&id).await.resources.unwrap();
         assert_eq!((resources.cpu_quota, resources.cpu_period), (finer.cpu_quota, finer.cpu_period));
         assert_eq!(resources.memory_limit_bytes, Some(24 * MIB), "what was not given stays");
+    });
+}
+
+fn lc_334_a_class_of_pods_is_weighed_as_a_whole() {
+    check(|world| async move {
+        let weight = |class: &str| kernel(&world, class, ("cpu", "cpu.shares"), "cpu.weight").unwrap();
+        let shares = |shares: u64| Resources { cpu_shares: Some(shares), ..Resources::default() };
+        let expected = |v1: &str, v2: &str| if is_version_2() { v2.to_owned() } else { v1.to_owned() };
+        world.engine.update_class("besteffort", shares(2)).await.unwrap();
+        world.engine.update_class("burstable", shares(1024)).await.unwrap();
+        assert_eq!((weight("besteffort"), weight("burstable")), (expected("2", "1"), expected("1024", "39")));
+        let sandbox = world.sandbox("a").await;
+        world.run(&sandbox, "c", "sleep 1000").await;
+        world.engine.update_class("burstable", shares(2048)).await.unwrap();
+        assert_eq!((weight("besteffort"), weight("burstable")), (expected("2", "1"), expected("2048", "79")));
+        let outside = world.engine.update_class("../other", shares(2)).await;
+        assert!(matches!(outside, Err(CriError::Invalid(_))), "{outside:?}");
+    });
+}
+
+fn lc_340_out_of_memory_version_2_ends_the_whole_container() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        // Not process 1 is hungry, but one that it started.
+        let mut config =
+            shell("c", "dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null; echo survived; sleep 1000");
+        config.resources = memory(16);
+        let id = world.run_with(&sandbox, config).await;
+        if is_version_2() {
+            let container = world.exit(&id).await;
+            assert_eq!((container.exit_code, container.reason.as_str()), (137, "OOMKilled"));
+            assert_eq!(world.output(&id).await, "");
+        } else {
+            // LC-339: only the process itself.
+            world.says(&id, "survived").await;
+        }
     });
 }
 
