@@ -12,8 +12,10 @@ use std::path::Path;
 use super::limits::{set, write};
 use super::make;
 
-/// Without these no pod can be kept within its limits.
-const NEEDED: [&str; 3] = ["cpu", "memory", "pids"];
+/// Without these no pod can be kept within its limits. Memory first: a cgroup
+/// with processes may hand down the others, and is then one of threads, which
+/// can neither hand down memory nor take processes below it.
+const NEEDED: [&str; 3] = ["memory", "cpu", "pids"];
 /// Programs like to see these.
 const WELCOME: [&str; 2] = ["cpuset", "io"];
 
@@ -82,10 +84,7 @@ fn enable(dir: &Path, controller: &str) -> io::Result<()> {
     let mut result = enable();
     for _ in 0..EVACUATIONS_MAX {
         match result {
-            // What has processes and hands down `cpu` alone is of another kind, and says "not supported".
-            Err(error) if matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::Unsupported) => {
-                evacuate(dir)?;
-            }
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => evacuate(dir)?,
             result => return result,
         }
         result = enable();
