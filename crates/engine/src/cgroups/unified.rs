@@ -97,7 +97,8 @@ fn evacuate(dir: &Path) -> io::Result<()> {
     let leaf = dir.join(LEAF);
     make(&leaf)?;
     let procs = fs::read_to_string(dir.join(PROCESSES))?;
-    for process in procs.lines() {
+    // 0 stands for a process that we cannot see, and written for ourselves.
+    for process in procs.lines().filter(|process| *process != "0") {
         match write(&leaf.join(PROCESSES), process) {
             // It has ended meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
