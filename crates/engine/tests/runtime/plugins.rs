@@ -2,15 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use engine::Config;
 use engine::network::CniConfig;
 
-use crate::world;
-
-/// Called in this order; each remembers for itself.
-pub(crate) const KINDS: [&str; 2] = ["first", "second"];
+use crate::{leaks, world};
 
 /// A directory per connection: made twice or taken back half it shows.
 const SCRIPT: &str = r#"#!/bin/sh
@@ -29,7 +26,7 @@ impl Plugins {
         for place in [&config.conf_dir, &config.bin_dirs[0], &dir.join("connections")] {
             fs::create_dir(place).unwrap();
         }
-        for kind in KINDS {
+        for kind in leaks::PLUGINS {
             let program = config.bin_dirs[0].join(kind);
             fs::write(&program, SCRIPT).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
@@ -40,7 +37,7 @@ impl Plugins {
     }
 
     pub(crate) fn connections(&self) -> Vec<String> {
-        connections(&self.0)
+        leaks::connections(&self.0)
     }
 }
 
@@ -52,11 +49,4 @@ fn places(dir: &Path) -> CniConfig {
 pub(crate) fn config(dir: &Path, number: u32) -> Config {
     let cni = places(dir);
     Config { cni: cni.conf_dir.exists().then_some(cni), ..world::config(dir, number) }
-}
-
-/// What the plugins hold.
-pub(crate) fn connections(config: &CniConfig) -> Vec<String> {
-    let place: PathBuf = config.conf_dir.with_file_name("connections");
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
