@@ -543,8 +543,8 @@ fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
 
 /// The file may say what to log, so it is read before the first line is.
 fn read_settings(args: &ConfigArgs, log: Option<&str>) -> anyhow::Result<(Settings, PodiumConfiguration)> {
-    let mut settings = args.settings()?;
-    let file = std::mem::take(&mut settings.podium);
+    let settings = args.settings()?;
+    let file = settings.podium.clone();
     start_logging(log.or(file.log.as_deref()).unwrap_or(LOG));
     settings.warn();
     Ok((settings, file))

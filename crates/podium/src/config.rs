@@ -57,7 +57,7 @@ pub(crate) struct Settings {
 }
 
 /// What `podium up` can be told; a flag wins over the file.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct PodiumConfiguration {
     pub(crate) data_dir: Option<PathBuf>,
