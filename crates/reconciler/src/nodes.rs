@@ -2,6 +2,7 @@
 //! and Events out.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ pub(crate) async fn run(client: Client, clock: Clock, settings: Settings) -> Inf
         while changes.try_next().is_some() {}
         for write in driver.examine(&mut nodes) {
             if let Err(error) = driver.perform(&write).await {
-                tracing::debug!(?write, %error, "not written");
+                tracing::debug!(write = %Brief(&write), %error, "not written");
                 nodes.failed(&write);
             }
         }
@@ -70,7 +71,7 @@ impl Driver {
     }
 
     async fn perform(&self, write: &Write) -> Result<(), ApiError> {
-        tracing::debug!(?write, "acting");
+        tracing::debug!(write = %Brief(write), "acting");
         let now = self.clock.now();
         match write {
             Write::Tell { node, reason, message } => {
@@ -107,6 +108,32 @@ impl Driver {
     }
 }
 
+/// For the log: what is written to whom, without the objects themselves.
+struct Brief<'a>(&'a Write);
+
+impl fmt::Display for Brief<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Write::Tell { node, reason, .. } => write!(out, "Event {reason} of node {}", name(node)),
+            Write::ShowConditions { node, conditions } => {
+                write!(out, "conditions of node {}:", name(node))?;
+                conditions.iter().try_for_each(|it| write!(out, " {}={}", it.type_, it.status))
+            }
+            Write::SetTaints { node, taints } => {
+                write!(out, "taints of node {}:", name(node))?;
+                taints.iter().try_for_each(|it| write!(out, " {}:{}", it.key, it.effect))
+            }
+            Write::UnreadyPod { pod } => write!(out, "pod {} is not ready", path(pod)),
+            Write::FailPod { pod, .. } => write!(out, "pod {} is lost", path(pod)),
+        }
+    }
+}
+
+fn path(pod: &Pod) -> String {
+    let part = |text: &Option<String>| text.clone().unwrap_or_default();
+    format!("{}/{}", part(&pod.metadata.namespace), part(&pod.metadata.name))
+}
+
 /// Only the very object that was seen.
 fn as_seen(node: &Node) -> serde_json::Value {
     json!({"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version})
@@ -114,4 +141,30 @@ fn as_seen(node: &Node) -> serde_json::Value {
 
 fn name(node: &Node) -> &str {
     node.metadata.name.as_deref().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use objects::api::core::v1::{NodeCondition, Taint};
+
+    #[test]
+    fn the_log_names_who_is_written_and_nothing_more() {
+        let mut node = Node::default();
+        node.metadata.name = Some("n".into());
+        let node = Arc::new(node);
+        let mut pod = Pod::default();
+        (pod.metadata.namespace, pod.metadata.name) = (Some("default".into()), Some("web".into()));
+        let pod = Arc::new(pod);
+        let ready = NodeCondition { type_: "Ready".into(), status: "Unknown".into(), ..NodeCondition::default() };
+        let taint = Taint { key: "k".into(), effect: "NoExecute".into(), ..Taint::default() };
+        let brief = |write: &Write| Brief(write).to_string();
+        let told = Write::Tell { node: node.clone(), reason: "RegisteredNode", message: "long".into() };
+        assert_eq!(brief(&told), "Event RegisteredNode of node n");
+        let shown = Write::ShowConditions { node: node.clone(), conditions: vec![ready] };
+        assert_eq!(brief(&shown), "conditions of node n: Ready=Unknown");
+        assert_eq!(brief(&Write::SetTaints { node, taints: vec![taint] }), "taints of node n: k:NoExecute");
+        assert_eq!(brief(&Write::UnreadyPod { pod: pod.clone() }), "pod default/web is not ready");
+        assert_eq!(brief(&Write::FailPod { pod, message: "long".into() }), "pod default/web is lost");
+    }
 }
