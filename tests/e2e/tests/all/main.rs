@@ -20,6 +20,7 @@ mod isolation;
 mod life;
 mod network;
 mod node;
+mod node_loss;
 mod permissions;
 mod probes;
 mod refusals;
