@@ -159,6 +159,8 @@ pub(crate) fn bind(mount: &Mount) -> Result<wire::BindMount, CriError> {
         recursive_readonly: mount.recursive_readonly,
         follows_node: mount.propagation == Propagation::HostToContainer,
         reaches_node: mount.propagation == Propagation::Bidirectional,
+        // LC-315: what an image brings as a volume is data.
+        noexec: mount.image.is_some(),
     })
 }
 

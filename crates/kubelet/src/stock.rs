@@ -89,9 +89,11 @@ impl Stock {
     }
 }
 
-/// Every container, dead or alive, keeps its image.
+/// Every container, dead or alive, keeps its image and those mounted into it (LC-315).
 fn used_names(containers: &[Container]) -> BTreeSet<String> {
-    containers.iter().flat_map(|container| [container.image.clone(), container.image_ref.clone()]).collect()
+    let own = containers.iter().flat_map(|container| [&container.image, &container.image_ref]);
+    let mounted = containers.iter().flat_map(|container| &container.mounts).filter_map(|mount| mount.image.as_ref());
+    own.chain(mounted).cloned().collect()
 }
 
 fn is_used(image: &Image, used: &BTreeSet<String>) -> bool {

@@ -6,6 +6,7 @@
 mod claim;
 mod empty_dir;
 mod host_path;
+mod image;
 mod left_files;
 mod live;
 mod own_files;
@@ -87,7 +88,12 @@ pub(crate) async fn mounts(
         let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
         let volume = volumes.into_iter().find(|volume| volume.name == mount.name);
         let missing = || format!("cannot find volume {:?} to mount into container {:?}", mount.name, container.name);
-        let whole = volume_mount(&dir, volume.ok_or_else(missing)?, mount, variables)?;
+        let volume = volume.ok_or_else(missing)?;
+        if let Some(source) = &volume.image {
+            mounts.push(image::mount(ctx, source, mount, part(mount, variables)?).await?);
+            continue;
+        }
+        let whole = volume_mount(&dir, volume, mount, variables)?;
         let recursive_readonly = is_recursive_readonly(ctx, mount).await?;
         mounts.push(Mount { recursive_readonly, propagation: propagation(mount), ..whole });
     }
@@ -194,6 +200,8 @@ enum Source {
     Payload,
     /// A persistent volume on this node.
     Claim,
+    /// LC-315: an image, which the runtime mounts.
+    Image,
 }
 
 impl Source {
@@ -207,6 +215,7 @@ impl Source {
             Some("hostPath") => Ok(Self::HostPath),
             Some("configMap" | "secret" | "downwardAPI" | "projected") => Ok(Self::Payload),
             Some("persistentVolumeClaim" | "ephemeral") => Ok(Self::Claim),
+            Some("image") => Ok(Self::Image),
             Some(other) => Err(format!("no volume plugin matched: volumes of type {other} are not supported")),
         }
     }
@@ -243,6 +252,8 @@ async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume) -> Result
             blocking(work).await.map_err(text)
         }
         Source::Claim => claim::set_up(ctx, pod, pod_dir, volume, owner).await,
+        // It is got when a container that mounts it starts.
+        Source::Image => Ok(()),
     }
 }
 

@@ -44,7 +44,8 @@ impl Cause {
 pub enum Action {
     /// Namespaces, network and pod-level cgroup, after volumes and directories.
     CreateSandbox { attempt: u32 },
-    /// Make sure the image of a container is here, by its pull policy.
+    /// Make sure an image that a container needs is here, by its pull policy:
+    /// its own, or that of a volume it mounts (LC-315).
     PullImage { container: String, image: String, policy: PullPolicy },
     /// Configure, create and start one instance.
     StartContainer { container: String, attempt: u32 },

@@ -7,12 +7,11 @@
 use ambient::{Mono, Now};
 use objects::reasons::waiting;
 
-use crate::action::PullPolicy;
 use crate::backoff::{Curve, Delays, Hold};
 use crate::fact::{Observation, StartStage};
 use crate::limits::{PULL_DELAY_INITIAL, PULL_DELAY_MAX, PULL_ERROR_SHOWN, RETRY_AFTER};
 use crate::resources::Demand;
-use crate::spec::ContainerSpec;
+use crate::spec::{ContainerSpec, ImageSpec};
 use crate::state::PodState;
 use crate::table::Table;
 use crate::text;
@@ -26,12 +25,14 @@ pub(crate) struct Attempts {
     /// The highest number an instance of each container was seen with: none is
     /// given twice, even if the runtime forgets. Bounded by the spec.
     used: Table<String, u32>,
-    /// For which attempt and image the image is known to be here.
-    pulled: Table<String, (u32, String)>,
+    /// For which attempt which images are known to be here. Bounded by the spec.
+    pulled: Table<String, (u32, Vec<ImageSpec>)>,
     restarts: Delays<RestartKey>,
-    pulls: Delays<PullKey>,
+    /// LC-181: by image. With the policy, because a container that may use a
+    /// present image must not wait for another's pull.
+    pulls: Delays<ImageSpec>,
     /// The last error of each pull, for the back-off message.
-    pull_errors: Table<PullKey, String>,
+    pull_errors: Table<ImageSpec, String>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -44,10 +45,6 @@ struct Failure {
 
 /// LC-173: what resets the delay when it changes. (The pod is implied.)
 type RestartKey = (String, String, Demand);
-
-/// LC-181: by image. With the policy, because a container that may use a
-/// present image must not wait for another's pull.
-type PullKey = (String, PullPolicy);
 
 impl Attempts {
     pub(crate) fn on_seen(&mut self, seen: &Observation) {
@@ -65,31 +62,37 @@ impl Attempts {
         self.used.get(container).map_or(0, |used| used + 1)
     }
 
-    /// The image of this very attempt was ensured.
-    pub(crate) fn has_image(&self, container: &ContainerSpec, attempt: u32) -> bool {
-        let pulled = self.pulled.get(&container.name);
-        pulled.is_some_and(|(of, image)| *of == attempt && *image == container.image)
+    /// LC-194, LC-315: the first image that was not ensured for this very attempt.
+    pub(crate) fn lacks_image(&self, container: &ContainerSpec, attempt: u32) -> Option<ImageSpec> {
+        let pulled = self.pulled.get(&container.name).filter(|(of, _)| *of == attempt);
+        container.images().find(|image| !pulled.is_some_and(|(_, images)| images.contains(image)))
     }
 
-    pub(crate) fn on_pulled(&mut self, container: &str, attempt: u32, image: &str) {
-        self.pulled.insert(container.to_owned(), (attempt, image.to_owned()));
+    pub(crate) fn on_pulled(&mut self, container: &str, attempt: u32, image: ImageSpec) {
+        match self.pulled.get_mut(container) {
+            Some((of, images)) if *of == attempt => {
+                // An image that the spec named before may be among them.
+                images.retain(|known| *known != image);
+                images.push(image);
+            }
+            _ => drop(self.pulled.insert(container.to_owned(), (attempt, vec![image]))),
+        }
     }
 
     /// Whether the registry said no (back-off) or we did not get that far.
-    pub(crate) fn on_pull_failed(&mut self, container: &ContainerSpec, waiting: Waiting, now: Now) {
+    pub(crate) fn on_pull_failed(&mut self, container: &str, image: ImageSpec, waiting: Waiting, now: Now) {
         let is_local = matches!(
             waiting.reason.as_str(),
             waiting::ERR_IMAGE_NEVER_PULL | waiting::INVALID_IMAGE_NAME | waiting::IMAGE_INSPECT_ERROR
         );
         if !is_local {
-            let key = pull_key(container);
             let curve = Curve::new(PULL_DELAY_INITIAL, PULL_DELAY_MAX);
-            self.pull_errors.insert(key.clone(), format!("{}: {}", waiting.reason, waiting.message));
-            self.pulls.advance(key, now.mono, curve, now.mono);
+            self.pull_errors.insert(image.clone(), format!("{}: {}", waiting.reason, waiting.message));
+            self.pulls.advance(image, now.mono, curve, now.mono);
         }
         // LC-183: other failures come back at the sync-error cadence.
         let retry_at = if is_local { now.mono + RETRY_AFTER } else { now.mono };
-        self.failures.insert(container.name.clone(), Failure { waiting, at: now.mono, retry_at });
+        self.failures.insert(container.to_owned(), Failure { waiting, at: now.mono, retry_at });
     }
 
     pub(crate) fn on_start_failed(&mut self, container: &str, stage: StartStage, message: &str, now: Now) {
@@ -131,7 +134,7 @@ impl PodState {
         let retry_at = self.attempts.failures.get(&container.name).map(|failure| failure.retry_at);
         let holds = [
             self.restart_hold(container, now).map(|hold| hold.until),
-            self.pull_hold(container, now).map(|hold| hold.until),
+            self.pull_hold(container, now).map(|(_, hold)| hold.until),
             retry_at.filter(|at| *at > now.mono),
         ];
         holds.into_iter().flatten().max()
@@ -156,9 +159,9 @@ impl PodState {
         if let Some(hold) = self.restart_hold(container, now) {
             return Some(self.crash_loop(container, hold));
         }
-        if self.pull_hold(container, now).is_some() {
-            let error = self.attempts.pull_errors.get(&pull_key(container)).cloned().unwrap_or_default();
-            let message = format!("Back-off pulling image {:?}: {error}", container.image);
+        if let Some((held, _)) = self.pull_hold(container, now) {
+            let error = self.attempts.pull_errors.get(&held).cloned().unwrap_or_default();
+            let message = format!("Back-off pulling image {:?}: {error}", held.image);
             return Some(Waiting { reason: waiting::IMAGE_PULL_BACK_OFF.to_owned(), message });
         }
         remembered()
@@ -178,7 +181,8 @@ impl PodState {
             let Some(container) = self.spec.container(name) else { continue };
             let Some(waiting) = self.waiting(container, now) else { continue };
             if self.attempts.failure(name) != Some(&waiting) {
-                self.note_back_off(name, &waiting.reason);
+                let image = self.pull_hold(container, now).map(|(held, _)| held.image);
+                self.note_back_off(name, &waiting.reason, &image.unwrap_or_default());
                 self.attempts.remember(name, waiting, now);
             }
         }
@@ -204,8 +208,10 @@ impl PodState {
         self.attempts.restarts.hold_since(&restart_key(container), finished_at, now.mono)
     }
 
-    fn pull_hold(&self, container: &ContainerSpec, now: Now) -> Option<Hold> {
-        self.attempts.pulls.hold(&pull_key(container), now.mono)
+    /// The image a container waits for longest, its own or a volume's.
+    fn pull_hold(&self, container: &ContainerSpec, now: Now) -> Option<(ImageSpec, Hold)> {
+        let hold = |image: ImageSpec| self.attempts.pulls.hold(&image, now.mono).map(|hold| (image, hold));
+        container.images().filter_map(hold).max_by_key(|(_, hold)| hold.until)
     }
 
     /// What the delay counts from.
@@ -231,8 +237,4 @@ impl PodState {
 
 fn restart_key(container: &ContainerSpec) -> RestartKey {
     (container.name.clone(), container.image.clone(), container.demand.clone())
-}
-
-fn pull_key(container: &ContainerSpec) -> PullKey {
-    (container.image.clone(), container.pull_policy)
 }

@@ -355,13 +355,12 @@ impl PodState {
     }
 
     /// LC-174, LC-181: when a back-off begins.
-    pub(crate) fn note_back_off(&mut self, name: &str, reason: &str) {
+    pub(crate) fn note_back_off(&mut self, name: &str, reason: &str, image: &str) {
         if reason == waiting::CRASH_LOOP_BACK_OFF {
             let message = format!("Back-off restarting failed container {name} in pod {}", self.spec.full_name());
             self.event(Severity::Warning, event::BACK_OFF, message, Some(name));
         }
         if reason == waiting::IMAGE_PULL_BACK_OFF {
-            let image = self.spec.container(name).map_or("", |container| &container.image);
             let message = format!("Back-off pulling image {image:?}");
             self.event(Severity::Normal, event::BACK_OFF, message, Some(name));
             self.event(Severity::Warning, event::FAILED, format!("Error: {reason}"), Some(name));

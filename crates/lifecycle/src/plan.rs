@@ -13,7 +13,7 @@ use crate::fact::Instance;
 use crate::hooks::plan_post_starts;
 use crate::probes::plan_probes;
 use crate::restart_all::plan_restart_all;
-use crate::spec::{ContainerSpec, Role};
+use crate::spec::{ContainerSpec, ImageSpec, Role};
 use crate::start::{Course, Wanted};
 use crate::state::{PodState, Stage};
 use crate::{resize, termination};
@@ -166,14 +166,13 @@ impl<'a> Draft<'a> {
         is_busy
     }
 
-    /// LC-194: image first, then the container.
+    /// LC-194: images first, then the container.
     fn start(&mut self, container: &ContainerSpec, cause: &Cause) {
         let attempt = self.state.next_attempt(&container.name);
         let name = container.name.clone();
-        let action = if self.state.attempts.has_image(container, attempt) {
-            Action::StartContainer { container: name, attempt }
-        } else {
-            Action::PullImage { container: name, image: container.image.clone(), policy: container.pull_policy }
+        let action = match self.state.attempts.lacks_image(container, attempt) {
+            None => Action::StartContainer { container: name, attempt },
+            Some(ImageSpec { image, policy }) => Action::PullImage { container: name, image, policy },
         };
         self.act(action, cause.clone());
     }

@@ -15,12 +15,14 @@ use crate::status;
 use crate::view::View;
 
 mod handlers;
+mod images;
 mod needs;
 mod node;
 mod statics;
 
 pub(crate) use handlers::Handlers;
 pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
+pub(crate) use images::ImageSpec;
 pub(crate) use needs::{Needs, ResizePolicy};
 pub use statics::{
     Manifest, ManifestSource, MirrorStep, is_mirror, is_mirror_of, is_static, mirror_of, mirror_step, static_pod,
@@ -74,6 +76,8 @@ pub(crate) struct ContainerSpec {
     pub(crate) demand: Demand,
     pub(crate) resize_policy: ResizePolicy,
     pub(crate) mounts: Vec<MountSpec>,
+    /// Of the volumes it mounts (LC-315).
+    pub(crate) volume_images: Vec<ImageSpec>,
     pub(crate) handlers: Handlers,
 }
 
@@ -225,7 +229,7 @@ pub(crate) fn is_spec_hash(hash: &str, container: &str, image: &str) -> bool {
 fn init_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
     let all = spec.init_containers.iter().flatten().enumerate();
     all.map(|(index, container)| {
-        let mut parsed = parse_container(container, Role::Init, &format!("spec.initContainers[{index}]"))?;
+        let mut parsed = parse_container(spec, container, Role::Init, &format!("spec.initContainers[{index}]"))?;
         // LC-132: on an init container, `Always` makes it a sidecar.
         if parsed.restart_policy == Some(RestartPolicy::Always) {
             parsed.role = Role::Sidecar;
@@ -237,7 +241,8 @@ fn init_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
 
 fn app_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError> {
     let all = spec.containers.iter().enumerate();
-    all.map(|(index, container)| parse_container(container, Role::App, &format!("spec.containers[{index}]"))).collect()
+    all.map(|(index, container)| parse_container(spec, container, Role::App, &format!("spec.containers[{index}]")))
+        .collect()
 }
 
 /// LC-361: they have no more than this.
@@ -251,17 +256,17 @@ fn ephemeral_containers(spec: &ApiSpec) -> Result<Vec<ContainerSpec>, SpecError>
             volume_mounts: container.volume_mounts.clone(),
             ..Container::default()
         };
-        parse_container(&plain, Role::Ephemeral, &format!("spec.ephemeralContainers[{index}]"))
+        parse_container(spec, &plain, Role::Ephemeral, &format!("spec.ephemeralContainers[{index}]"))
     })
     .collect()
 }
 
-fn parse_container(container: &Container, role: Role, field: &str) -> Result<ContainerSpec, SpecError> {
+fn parse_container(spec: &ApiSpec, container: &Container, role: Role, field: &str) -> Result<ContainerSpec, SpecError> {
     let image = container.image.clone().unwrap_or_default();
     let policy_field = format!("{field}.restartPolicy");
     Ok(ContainerSpec {
         name: container.name.clone(),
-        pull_policy: pull_policy(container.image_pull_policy.as_deref(), &image, field)?,
+        pull_policy: pull_policy(container.image_pull_policy.as_deref(), &image, &format!("{field}.imagePullPolicy"))?,
         image,
         role,
         restart_policy: match &container.restart_policy {
@@ -272,6 +277,7 @@ fn parse_container(container: &Container, role: Role, field: &str) -> Result<Con
         demand: needs::demand(container.resources.as_ref(), &format!("{field}.resources"))?,
         resize_policy: ResizePolicy::parse(container),
         mounts: container.volume_mounts.iter().flatten().map(parse_mount).collect(),
+        volume_images: images::of_volumes(spec, container)?,
         handlers: Handlers::parse(container, field)?,
     })
 }
@@ -325,7 +331,7 @@ fn pull_policy(word: Option<&str>, image: &str, field: &str) -> Result<PullPolic
         Some("IfNotPresent") => Ok(PullPolicy::IfNotPresent),
         Some("Never") => Ok(PullPolicy::Never),
         None | Some("") => Ok(if is_latest(image) { PullPolicy::Always } else { PullPolicy::IfNotPresent }),
-        Some(other) => Err(unsupported(&format!("{field}.imagePullPolicy"), other)),
+        Some(other) => Err(unsupported(field, other)),
     }
 }
 

@@ -22,7 +22,7 @@ use crate::notes::{Because, Heard};
 use crate::probes::Probes;
 use crate::resize::Sizing;
 use crate::resources::Machine;
-use crate::spec::{HookKind, PodSpec};
+use crate::spec::{HookKind, ImageSpec, PodSpec};
 use crate::start::Course;
 use crate::status::PodStatus;
 use crate::table::Table;
@@ -490,7 +490,10 @@ impl PodState {
             self.work.on_volumes_mounted();
         }
         match (action, outcome) {
-            (Action::PullImage { container, image, .. }, outcome) => self.on_pull_ended(container, image, outcome, now),
+            (Action::PullImage { container, image, policy }, outcome) => {
+                let image = ImageSpec { image: image.clone(), policy: *policy };
+                self.on_pull_ended(container, image, outcome, now);
+            }
             (Action::StartContainer { container, attempt }, outcome) => {
                 self.work.hold_repetition(action, now.mono);
                 self.on_instance_started(container, *attempt);
@@ -533,9 +536,11 @@ impl PodState {
         News::Something
     }
 
-    fn on_pull_ended(&mut self, name: &str, image: &str, outcome: &Outcome, now: Now) {
+    fn on_pull_ended(&mut self, name: &str, image: ImageSpec, outcome: &Outcome, now: Now) {
         let attempt = self.next_attempt(name);
-        let Some(container) = self.spec.container(name).cloned() else { return };
+        if self.spec.container(name).is_none() {
+            return;
+        }
         let waiting = match outcome {
             Outcome::Done
             | Outcome::Image(_)
@@ -549,7 +554,7 @@ impl PodState {
                 Waiting { reason: waiting::ERR_IMAGE_PULL.to_owned(), message: message.clone() }
             }
         };
-        self.attempts.on_pull_failed(&container, waiting, now);
+        self.attempts.on_pull_failed(name, image, waiting, now);
     }
 
     fn on_start_ended(&mut self, name: &str, outcome: &Outcome, now: Now) {

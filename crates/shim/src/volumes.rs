@@ -72,6 +72,9 @@ fn take_one(bind: &BindMount, users: Option<&Users>) -> io::Result<Volume> {
         let recursive = bind.recursive_readonly;
         mount::change(tree.as_fd(), &Change { set: libc::MOUNT_ATTR_RDONLY, recursive, ..Change::default() })?;
     }
+    if bind.noexec {
+        mount::change(tree.as_fd(), &Change { set: libc::MOUNT_ATTR_NOEXEC, ..Change::default() })?;
+    }
     let kind = kind(tree.as_fd())?;
     Ok(Volume { tree, kind, destination: bind.destination.clone() })
 }

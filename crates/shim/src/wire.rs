@@ -285,6 +285,9 @@ pub struct BindMount {
     /// Mounts made in the container are seen on the node, and the other way round.
     #[serde(default)]
     pub reaches_node: bool,
+    /// Nothing in it can be run. (Older shims do not know it.)
+    #[serde(default)]
+    pub noexec: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use objects::api::core::v1::{
     Container, ContainerResizePolicy, ContainerRestartRule, ContainerRestartRuleOnExitCodes, EphemeralContainer,
-    ExecAction, LifecycleHandler, Pod, PodReadinessGate, PodSpec, PodStatus, Probe, SleepAction,
+    ExecAction, ImageVolumeSource, LifecycleHandler, Pod, PodReadinessGate, PodSpec, PodStatus, Probe, SleepAction,
+    Volume, VolumeMount,
 };
 use objects::apimachinery::pkg::api::resource::Quantity;
 use objects::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,6 +23,7 @@ pub fn pod(text: &str) -> Pod {
             "deadline" => spec.active_deadline_seconds = Some(value.parse().expect("a number or truth value")),
             "gate" => spec.readiness_gates = Some(vec![PodReadinessGate { condition_type: value.into() }]),
             "priority" => spec.priority = Some(value.parse().expect("a number")),
+            "imageVolume" => spec.volumes.get_or_insert_default().push(image_volume(value)),
             "hostNetwork" => spec.host_network = Some(value.parse().expect("a number or truth value")),
             other => panic!("unknown pod setting {other}"),
         }
@@ -70,6 +72,11 @@ pub fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Con
         match key {
             "image" => container.image = Some(value.into()),
             "pull" => container.image_pull_policy = Some(value.into()),
+            "mount" => container.volume_mounts.get_or_insert_default().push(VolumeMount {
+                name: value.into(),
+                mount_path: format!("/{value}"),
+                ..VolumeMount::default()
+            }),
             "startup" => container.startup_probe = Some(probe(value)),
             "liveness" => container.liveness_probe = Some(probe(value)),
             "readiness" => container.readiness_probe = Some(probe(value)),
@@ -92,6 +99,12 @@ pub fn container<'a>(name: &str, settings: impl Iterator<Item = &'a str>) -> Con
         }
     }
     container
+}
+
+/// `models` is a volume of that name with the image `models:1`.
+fn image_volume(name: &str) -> Volume {
+    let source = ImageVolumeSource { reference: Some(format!("{name}:1")), pull_policy: Some("IfNotPresent".into()) };
+    Volume { name: name.into(), image: Some(source), ..Volume::default() }
 }
 
 /// `period:10,failure:3,success:1,delay:5,grace:10`

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cri::Runtime as _;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 use serde_json::{Value, json};
@@ -197,4 +198,22 @@ async fn lc_320_all_that_is_missing_is_told_and_optional_things_are_not_missed()
     node.api.until_world(|api| api.events("web").contains(&missing) && api.events("web").contains(&unknown)).await;
     assert!(!node.api.events("web").iter().any(|event| event.contains("maybe")));
     assert!(volume(&node, "kubernetes.io~configmap/maybe/..data").exists());
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_315_images_of_volumes_are_pulled_and_mounted_by_their_id() {
+    let node = Node::started();
+    let mounts = json!([{"name": "models", "mountPath": "/all"},
+        {"name": "models", "mountPath": "/part", "subPath": "a/b", "mountPropagation": "HostToContainer"}]);
+    let container = json!([{"name": "app", "image": "app:1", "volumeMounts": mounts}]);
+    let volumes = json!([{"name": "models", "image": {"reference": "models", "pullPolicy": "Always"}}]);
+    node.api.create("pods", pod("web", json!({"containers": container, "volumes": volumes})));
+    node.api.until("web", is_ready).await;
+    assert_eq!(node.runtime.calls().iter().filter(|call| *call == "pull models:latest").count(), 1);
+    let id = node.runtime.image("models:latest").await.unwrap().unwrap().id;
+    let made = node.runtime.containers(None).await.unwrap();
+    let mounted: Vec<_> = made[0].mounts.iter().filter(|mount| mount.image.as_deref() == Some(&id)).collect();
+    let shown = |mount: &&cri::Mount| (mount.container_path.clone(), mount.sub_path.clone(), mount.readonly);
+    let expected = [("/all".into(), None, true), ("/part".into(), Some("a/b".into()), true)];
+    assert_eq!(mounted.iter().map(shown).collect::<Vec<_>>(), expected);
 }

@@ -19,6 +19,7 @@ fn container(restart_policy: Option<RestartPolicy>, restart_rules: Vec<RestartRu
         demand: Default::default(),
         resize_policy: Default::default(),
         mounts: Vec::new(),
+        volume_images: Vec::new(),
         handlers: crate::spec::Handlers::default(),
     }
 }

@@ -184,6 +184,90 @@ fn lc_393_tl_5_an_image_cannot_be_pulled() {
 }
 
 #[test]
+fn lc_315_images_of_volumes_are_got_before_the_containers_own() {
+    let mut pod = Script::pod("imageVolume=models imageVolume=unused | app plain | app app mount=models");
+    pod.begin().transcript(expect![[r#"
+        t=0     status ContainersReady=False(ContainersNotReady) Initialized=True PodReadyToStartContainers=False PodScheduled=True Ready=False(ContainersNotReady) phase=Pending {app}=waiting:ContainerCreating,rc0 {plain}=waiting:ContainerCreating,rc0
+        t=0     do     CreateSandbox #0  [LC-188: the pod has no sandbox]
+        t=0     status PodReadyToStartContainers=True podIP=10.0.0.2
+        t=0     do     PullImage plain plain:1  [LC-195: container plain has no instance]
+        t=0     event  Normal Pulled: Container image "plain:1" already present on machine and can be accessed by the pod
+        t=0     do     StartContainer plain #0  [LC-195: container plain has no instance]
+        t=0     event  Normal Created: Container created
+        t=0     event  Normal Started: Container started
+        t=0     status {plain}=running,rc0,ready
+        t=0     do     PullImage app models:1  [LC-195: container app has no instance]
+        t=0     event  Normal Pulled: Container image "models:1" already present on machine and can be accessed by the pod
+        t=0     do     PullImage app app:1  [LC-195: container app has no instance]
+        t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
+        t=0     do     StartContainer app #0  [LC-195: container app has no instance]
+        t=0     event  Normal Created: Container created
+        t=0     event  Normal Started: Container started
+        t=0     status ContainersReady=True Ready=True phase=Running {app}=running,rc0,ready
+    "#]]);
+    pod.until(5.0).exits("app", 1).until(20.0).transcript(expect![[r#"
+        t=5     fact   app exits 1
+        t=5     event  Warning ContainerFailed: Container app failed with exit code 1: Error
+        t=5     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:1,rc0
+        t=5     do     PullImage app models:1  [LC-195: container app exited with code 1]
+        t=5     event  Normal Pulled: Container image "models:1" already present on machine and can be accessed by the pod
+        t=5     do     PullImage app app:1  [LC-195: container app exited with code 1]
+        t=5     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
+        t=5     do     StartContainer app #1  [LC-195: container app exited with code 1]
+        t=5     event  Normal Created: Container created
+        t=5     event  Normal Started: Container started
+        t=5     status ContainersReady=True Ready=True {app}=running,last:Error:1,rc1,ready
+    "#]]);
+}
+
+#[test]
+fn lc_315_a_volume_whose_image_cannot_be_got_holds_back_each_container_that_mounts_it() {
+    let mut pod = Script::pod("imageVolume=models | app a mount=models | app b mount=models | app c");
+    pod.world.bad_images.insert("models:1".into(), "manifest unknown".into());
+    pod.begin().until(2.0).transcript(expect![[r#"
+        t=0     status ContainersReady=False(ContainersNotReady) Initialized=True PodReadyToStartContainers=False PodScheduled=True Ready=False(ContainersNotReady) phase=Pending {a}=waiting:ContainerCreating,rc0 {b}=waiting:ContainerCreating,rc0 {c}=waiting:ContainerCreating,rc0
+        t=0     do     CreateSandbox #0  [LC-188: the pod has no sandbox]
+        t=0     status PodReadyToStartContainers=True podIP=10.0.0.2
+        t=0     do     PullImage a models:1  [LC-195: container a has no instance]
+        t=0     fact   PullImage a models:1 fails: manifest unknown
+        t=0     event  Normal Pulling: Pulling image "models:1"
+        t=0     event  Warning Failed: Failed to pull image "models:1": manifest unknown
+        t=0     event  Warning Failed: Error: ErrImagePull
+        t=0     event  Normal BackOff: Back-off pulling image "models:1"
+        t=0     event  Warning Failed: Error: ImagePullBackOff
+        t=0     status {a}=waiting:ErrImagePull,rc0 {b}=waiting:ImagePullBackOff,rc0
+        t=0     do     PullImage c c:1  [LC-195: container c has no instance]
+        t=0     event  Normal Pulled: Container image "c:1" already present on machine and can be accessed by the pod
+        t=0     do     StartContainer c #0  [LC-195: container c has no instance]
+        t=0     event  Normal Created: Container created
+        t=0     event  Normal Started: Container started
+        t=0     status {c}=running,rc0,ready
+        t=1     event  Normal BackOff: Back-off pulling image "models:1"
+        t=1     event  Warning Failed: Error: ImagePullBackOff
+        t=1     status {a}=waiting:ImagePullBackOff,rc0
+    "#]]);
+    pod.world.bad_images.clear();
+    pod.until(31.0).transcript(expect![[r#"
+        t=10    do     PullImage a models:1  [LC-195: container a has no instance]
+        t=10    event  Normal Pulled: Container image "models:1" already present on machine and can be accessed by the pod
+        t=10    do     PullImage a a:1  [LC-195: container a has no instance]
+        t=10    event  Normal Pulled: Container image "a:1" already present on machine and can be accessed by the pod
+        t=10    do     StartContainer a #0  [LC-195: container a has no instance]
+        t=10    event  Normal Created: Container created
+        t=10    event  Normal Started: Container started
+        t=10    status {a}=running,rc0,ready
+        t=10    do     PullImage b models:1  [LC-195: container b has no instance]
+        t=10    event  Normal Pulled: Container image "models:1" already present on machine and can be accessed by the pod
+        t=10    do     PullImage b b:1  [LC-195: container b has no instance]
+        t=10    event  Normal Pulled: Container image "b:1" already present on machine and can be accessed by the pod
+        t=10    do     StartContainer b #0  [LC-195: container b has no instance]
+        t=10    event  Normal Created: Container created
+        t=10    event  Normal Started: Container started
+        t=10    status ContainersReady=True Ready=True phase=Running {b}=running,rc0,ready
+    "#]]);
+}
+
+#[test]
 fn lc_310_an_absent_image_is_not_pulled_under_never() {
     let mut pod = Script::pod("| app app pull=Never");
     pod.world.bad_images.insert("app:1".into(), "never".into());

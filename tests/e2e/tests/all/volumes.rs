@@ -261,3 +261,25 @@ fn a_variable_comes_from_a_file_an_init_container_left() {
     podium.wait_phase("reader", "Succeeded");
     assert_eq!(podium.logs("reader"), "db:5432 unset\n");
 }
+
+#[test]
+fn lc_315_an_image_is_a_volume_that_is_read_and_never_written_or_run() {
+    let podium = Podium::start();
+    let shell = "head -n 1 /img/etc/passwd; head -n 1 /part/group; cmp /img/bin/busybox /bin/busybox && echo same; \
+        touch /img/f 2>&1 | grep -o 'Read-only file system'; /img/bin/busybox true 2>&1 | grep -o 'Permission denied'";
+    let mounts = json!([{"name": "tools", "mountPath": "/img"},
+        {"name": "tools", "mountPath": "/part", "subPath": "etc"}]);
+    let source = json!({"reference": "busybox:1.28", "pullPolicy": "Never"});
+    let pod = Sketch::pod("reader")
+        .container_with("app", shell, json!({"volumeMounts": mounts}))
+        .with("volumes", json!([{"name": "tools", "image": source}]))
+        .restart("Never");
+    podium.apply(&pod);
+    podium.wait_phase("reader", "Succeeded");
+    let said = "root:x:0:0:root:/root:/bin/sh\nroot:x:0:\nsame\nRead-only file system\nPermission denied\n";
+    assert_eq!(podium.logs("reader"), said);
+    let absent = json!({"reference": "busybox:0.1", "pullPolicy": "Never"});
+    podium.apply(&pod_with("waiting", json!({"image": absent}), SLEEPS));
+    let reason = "jsonpath={.status.containerStatuses[0].state.waiting.reason}";
+    podium.kubectl(&["wait", "pod/waiting", &format!("--for={reason}=ErrImageNeverPull"), "--timeout=60s"]).ok();
+}

@@ -108,10 +108,14 @@ fn common(errors: &mut Errors, container: &Value, path: &str, pod: &Pod<'_>) {
     ports(errors, container, path, at(pod.spec, "hostNetwork") == true);
     env::all(errors, container, path, pod.volumes);
     mounts(errors, container, path, pod.volumes);
-    let policies = ["Always", "IfNotPresent", "Never"]; // API-500
-    errors.one_of(&format!("{path}.imagePullPolicy"), text(container, "imagePullPolicy"), &policies);
+    pull_policy(errors, text(container, "imagePullPolicy"), &format!("{path}.imagePullPolicy"));
     resources::container(errors, container, path, pod.spec);
     security(errors, container, path);
+}
+
+/// API-500.
+pub(super) fn pull_policy(errors: &mut Errors, word: &str, path: &str) {
+    errors.one_of(path, word, &["Always", "IfNotPresent", "Never"]);
 }
 
 /// API-501 to API-505.

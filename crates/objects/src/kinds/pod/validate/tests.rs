@@ -319,6 +319,22 @@ fn api_569_to_578_volumes() {
 }
 
 #[test]
+fn api_579_lc_315_image_volumes() {
+    check(
+        json!({"containers": [{"name": "a", "image": "x"}], "volumes": [
+            {"name": "a", "image": {"reference": "models:1", "pullPolicy": "Never"}},
+            {"name": "b", "image": {"pullPolicy": "Always"}},
+            {"name": "c", "image": {"reference": "models:1", "pullPolicy": "Sometimes"}},
+            {"name": "d", "image": {"reference": "models:1"}, "emptyDir": {}}
+        ]}),
+        expect![[r#"
+            spec.volumes[1].image.reference: Required value
+            spec.volumes[2].image.pullPolicy: Unsupported value: "Sometimes": supported values: "Always", "IfNotPresent", "Never"
+            spec.volumes[3].image: Forbidden: may not specify more than 1 volume type"#]],
+    );
+}
+
+#[test]
 fn lc_116_a_readiness_gate_is_a_qualified_name() {
     let gates = |names: &[&str]| {
         let gates: Vec<Value> = names.iter().map(|name| json!({"conditionType": name})).collect();

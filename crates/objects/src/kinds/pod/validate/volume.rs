@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::container::{descending_path, no_dot_dot};
+use super::container::{descending_path, no_dot_dot, pull_policy};
 use super::{Errors, env};
 use crate::Quantity;
 use crate::doc::{at, items, text};
@@ -68,6 +68,7 @@ fn check(errors: &mut Errors, kind: &str, source: &Value, path: &str, spec: &Val
     match kind {
         "emptyDir" => empty_dir(errors, source, path),
         "hostPath" => host_path(errors, source, path),
+        "image" => pull_policy(errors, text(source, "pullPolicy"), &format!("{path}.pullPolicy")), // API-579
         "secret" | "configMap" | "downwardAPI" => files(errors, source, path, kind),
         "projected" => projected(errors, source, path, spec),
         "nfs" if !text(source, "path").is_empty() && !text(source, "path").starts_with('/') => {
