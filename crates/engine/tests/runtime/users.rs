@@ -118,7 +118,7 @@ fn the_pods_root_has_no_power_over_the_node() {
             "mount -t tmpfs x /tmp && echo mounted; echo 1 > /proc/sys/kernel/panic && echo panic; \
             head -c 1 /dev/kmsg && echo kmsg; mknod /disk b 254 0 && head -c 1 /disk && echo disk; \
             echo x > /proc/sys/kernel/core_pattern && echo core; mkdir /sys/fs/cgroup/memory/x && echo cgroup; \
-            mkdir /sys/fs/cgroup/x && echo cgroup; echo max > /sys/fs/cgroup/pids.max && echo cgroup; \
+            cd /sys/fs/cgroup; [ -e cgroup.procs ] && { mkdir x && echo cgroup; echo max > pids.max && echo cgroup; }; \
             cat /proc/self/status; echo over",
         );
         config.security.privileged = true;

@@ -219,7 +219,7 @@ fn a_local_volume_is_bound_by_hand_and_kept() {
         )
         .grace(1),
     );
-    podium.wait_event("writer", "FailedMount", "persistentvolumeclaim \"data\" not found");
+    podium.wait_event("writer", "FailedScheduling", "persistentvolumeclaim \"data\" not found");
     apply(&podium, &claim("data", json!({"storageClassName": "manual"})));
     podium.wait_ready("writer");
     podium.follow_log("writer", "app", "that it wrote", |line| (line == "wrote").then_some(()));
