@@ -52,7 +52,7 @@ impl Power {
     }
 }
 
-/// Wake-up calls may be lost; a look at each pod finds what they would have said.
+/// LC-017: wake-up calls may be lost; a look at each pod finds what they would have said.
 const RESYNC: Duration = Duration::from_secs(60);
 /// Pause before asking a runtime that does not answer again.
 const RUNTIME_RETRY: Duration = Duration::from_millis(200);

@@ -81,6 +81,7 @@ impl Meter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// LC-271.
     pub(crate) fn probed(&self, pod: &PodRef, container: &str, kind: ProbeKind, result: &ProbeResult, took: Duration) {
         let kind = match kind {
             ProbeKind::Startup => "Startup",
@@ -191,6 +192,34 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lc_271_runs_are_counted_by_container_kind_and_outcome_until_the_pod_is_gone() {
+        let pod = PodRef { namespace: "default".into(), name: "web".into(), uid: "u".into() };
+        let meter = Meter::default();
+        let probed = |container: &str, kind, result| {
+            meter.probed(&pod, container, kind, &result, Duration::from_millis(20));
+        };
+        probed("app", ProbeKind::Liveness, ProbeResult::Success);
+        probed("app", ProbeKind::Liveness, ProbeResult::Warning("elsewhere".into()));
+        probed("app", ProbeKind::Liveness, ProbeResult::Failure("no".into()));
+        probed("app", ProbeKind::Readiness, ProbeResult::Unknown("who knows".into()));
+        probed("log", ProbeKind::Startup, ProbeResult::Failure("no".into()));
+        let counted = |meter: &Meter| -> Vec<_> {
+            let counts = meter.counts();
+            let lines = counts.probes.iter();
+            lines
+                .map(|(series, it)| {
+                    format!("{} {} {}/{}/{}", series.container, series.kind, it.successful, it.failed, it.unknown)
+                })
+                .collect()
+        };
+        assert_eq!(counted(&meter), ["app Liveness 2/1/0", "app Readiness 0/0/1", "log Startup 0/1/0"]);
+        meter.forget(&BTreeSet::from(["u".to_owned()]), &BTreeSet::new());
+        assert_eq!(counted(&meter).len(), 3);
+        meter.forget(&BTreeSet::new(), &BTreeSet::new());
+        assert_eq!(counted(&meter), [""; 0]);
+    }
 
     #[test]
     fn rates_are_taken_over_at_least_a_second() {

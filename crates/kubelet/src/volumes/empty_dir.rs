@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use objects::api::core::v1::{EmptyDirVolumeSource, Pod};
 use objects::{Quantity, requests};
 
-/// Existing content of this UID is kept.
+/// TC-288: existing content of this UID is kept; after a reboot memory is new.
 pub(super) fn set_up(path: &Path, source: &EmptyDirVolumeSource, memory_bytes_max: u64) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o750).create(path)?;
     match source.medium.as_deref().unwrap_or_default() {

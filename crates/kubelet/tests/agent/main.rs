@@ -188,6 +188,18 @@ async fn tc_268_an_exit_during_the_absence_of_the_agent_is_found() {
     assert_eq!(condition(&failed, "Ready"), "False");
 }
 
+/// LC-017: told by the runtime, before any look at it is due.
+#[tokio::test(start_paused = true)]
+async fn lc_017_an_exit_is_known_within_the_second_upstream_needs_to_find_it() {
+    let node = Node::started();
+    node.api.create("pods", pod("web", json!({"restartPolicy": "Never"})));
+    node.api.until("web", is_ready).await;
+    let begin = tokio::time::Instant::now();
+    node.runtime.exit("app", 3);
+    node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["phase"] == "Failed")).await;
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+}
+
 #[tokio::test(start_paused = true)]
 async fn lc_015_pods_nobody_knows_are_killed_but_only_after_the_first_list() {
     let mut node = Node::started();

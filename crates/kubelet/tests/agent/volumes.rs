@@ -162,6 +162,38 @@ async fn lc_317_volumes_live_as_long_as_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tc_288_a_reboot_leaves_what_is_on_disk_and_takes_what_was_in_memory() {
+    if !in_own_mounts() {
+        return;
+    }
+    let mut node = Node::started();
+    let volumes = json!([{"name": "disk", "emptyDir": {}}, {"name": "memory", "emptyDir": {"medium": "Memory"}}]);
+    node.api.create("pods", pod("web", json!({"volumes": volumes})));
+    node.api.until("web", is_ready).await;
+    let disk = volume(&node, "kubernetes.io~empty-dir/disk");
+    let memory = volume(&node, "kubernetes.io~empty-dir/memory");
+    for path in [&disk, &memory] {
+        std::fs::write(path.join("f"), "mine").unwrap();
+    }
+    node.stop_agent().await;
+    node.runtime.reboot();
+    // No mount outlives the kernel that made it.
+    kubelet::unmount_volumes(&node.root.path().join("kubelet")).unwrap();
+    node.start_agent();
+    let restarted = |pod: Option<&Value>| {
+        is_ready(pod) && pod.is_some_and(|pod| pod["status"]["containerStatuses"][0]["restartCount"] == 1)
+    };
+    node.api.until("web", restarted).await;
+    assert_eq!(std::fs::read_to_string(disk.join("f")).unwrap(), "mine");
+    assert_eq!(std::fs::read_dir(&memory).unwrap().count(), 0);
+    let device = |path: &std::path::Path| std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(path).unwrap());
+    assert_ne!(device(&memory), device(&disk), "it is memory again");
+    node.api.delete_pod("web", 1);
+    node.api.until("web", |pod| pod.is_none()).await;
+    assert!(!disk.exists() && !memory.exists());
+}
+
+#[tokio::test(start_paused = true)]
 async fn lc_321_a_container_starts_once_its_configuration_is_there() {
     let node = Node::started();
     let containers = json!([{"name": "app", "image": "busybox:1.36", "imagePullPolicy": "IfNotPresent",
