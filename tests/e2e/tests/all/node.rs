@@ -60,7 +60,7 @@ fn tc_234_thresholds_make_pressure_and_pressure_repels_and_evicts() {
 }
 
 #[test]
-fn tc_250_a_shutdown_stops_pods_in_order_and_can_be_called_off() {
+fn tc_250_tc_254_a_shutdown_stops_pods_in_order_and_can_be_called_off() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("podium.yaml");
     let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\

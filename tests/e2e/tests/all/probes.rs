@@ -1,5 +1,7 @@
 //! Startup, liveness and readiness probes by every mechanism.
 
+use std::net::{Ipv4Addr, TcpListener};
+
 use podium_e2e::{Patience, Podium, Sketch, find_process, wait_for_exit};
 use serde_json::{Value, json};
 
@@ -122,4 +124,18 @@ fn lc_252_a_command_that_takes_too_long_is_killed() {
         wait_for_exit(process, Patience::SHORT);
     }
     assert_eq!(app(&podium.pod("late"))["ready"], false);
+}
+
+/// LC-244: the node's own loopback answers; the pod's has nobody listening.
+#[test]
+fn lc_244_network_probes_come_from_the_nodes_own_network() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("it is bound").port();
+    let podium = Podium::start();
+    let tcp = eager(json!({ "tcpSocket": { "host": "127.0.0.1", "port": port } }));
+    let shell = "trap 'exit 0' TERM; sleep 3600 & wait";
+    podium.apply(&Sketch::pod("web").container_with("app", shell, json!({ "readinessProbe": tcp })));
+    podium.wait_ready("web");
+    let (_, peer) = listener.accept().expect("somebody asked");
+    assert_eq!(peer.ip(), Ipv4Addr::LOCALHOST);
 }
