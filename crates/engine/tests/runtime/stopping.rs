@@ -40,8 +40,9 @@ fn tc_054_nobody_of_a_pod_survives_its_grace() {
     check(|world| async move {
         let sandbox = shared(&world).await;
         // In sessions of their own, deaf to whatever is sent to the main process.
-        let deaf = "trap '' TERM; while true; do sleep 0.01; done";
-        let script = format!("setsid sh -c \"{deaf}\" & (setsid sh -c \"{deaf}\" &) ; echo ready; {deaf}");
+        let linger = "while true; do sleep 0.01; done";
+        let script =
+            format!("trap '' TERM; setsid sh -c \"{linger}\" & (setsid sh -c \"{linger}\" &) ; echo ready; {linger}");
         let mut ids = Vec::new();
         for name in ["one", "two"] {
             let id = world.run(&sandbox, name, &script).await;
