@@ -61,7 +61,8 @@ fn wait_back_off(podium: &Podium, name: &str) -> Value {
 #[test]
 fn lc_168_crash_loop_waits_0_then_10_then_20_seconds() {
     let podium = Podium::start();
-    podium.apply(&Sketch::pod("crash").container("app", "exit 1"));
+    // Long enough to be seen: of two ends at once only the second is told.
+    podium.apply(&Sketch::pod("crash").container("app", "sleep 1; exit 1"));
     let mut messages: Vec<String> = Vec::new();
     let mut instances: BTreeMap<String, (i64, i64)> = BTreeMap::new();
     podium.watch_pod("crash", "restarted three times", Patience::LONG, |pod| {
