@@ -50,10 +50,10 @@ pub(crate) fn with_type(code: StatusCode, content_type: &'static str, body: Body
 
 /// The answer to a refused request.
 pub(crate) fn refusal(error: &ApiError) -> Response<Body> {
-    if matches!(error, ApiError::NoSuchPage) {
-        return text(StatusCode::NOT_FOUND, "404 page not found\n");
-    }
-    let mut response = json(error.code(), &error.status());
+    let mut response = match error {
+        ApiError::NoSuchPage | ApiError::Overloaded => text(error.code(), format!("{error}\n")),
+        error => json(error.code(), &error.status()),
+    };
     if let Some(seconds) = error.retry_after() {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -1,6 +1,7 @@
 //! The server's parts, and the way of a request through them: authenticate,
 //! authorize, route, handle, answer.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +17,11 @@ use store::Store;
 use tokio::sync::watch;
 
 use crate::answer::{self, Answer, Body};
+use crate::audit::Trail;
 use crate::auth::{self, Identity};
 use crate::authz::{self, Access, Authorizer};
 use crate::error::ApiError;
+use crate::flow::Flow;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
@@ -53,6 +56,7 @@ pub(crate) struct Api {
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
     pub(crate) authorizer: Authorizer,
+    pub(crate) flow: Flow,
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: OpenApi,
@@ -62,6 +66,15 @@ pub(crate) struct Api {
     /// Becomes true when the server stops; ends watches and followed logs.
     pub(crate) closing: watch::Sender<bool>,
     pub(crate) services: Services,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Default)]
+pub(crate) struct Origin {
+    /// None: a caller without a certificate.
+    pub(crate) identity: Option<Arc<Identity>>,
+    /// None: from within the process.
+    pub(crate) address: Option<IpAddr>,
 }
 
 /// One request to a served kind.
@@ -97,21 +110,21 @@ impl Call {
 }
 
 impl Api {
-    /// Answers one request; `None` is a caller without credentials.
-    pub(crate) async fn handle(
-        &self,
-        identity: Option<&Identity>,
-        parts: request::Parts,
-        body: RequestBody,
-    ) -> Response<Body> {
+    /// Answers one request.
+    pub(crate) async fn handle(&self, from: &Origin, parts: request::Parts, body: RequestBody) -> Response<Body> {
         let audit_id = parts.headers.get("audit-id").cloned();
         let query = Query::parse(parts.uri.query());
         let is_pretty = answer::wants_pretty(&parts.headers, &query);
         let verb = parts.method.clone();
-        let mut response = match self.route(identity, parts, query, body).await {
-            Ok(response) => response,
-            Err(error) => answer::refusal(&error),
-        };
+        let log = self.config.audit.as_ref();
+        let mut trail = log.map(|log| Trail::start(log, &self.clock, &parts, &query, from.address));
+        let answer = self.route(from.identity.as_deref(), parts, query, body, trail.as_mut()).await;
+        let refusal = answer.as_ref().err();
+        if let Some(trail) = &mut trail {
+            let code = answer.as_ref().map_or_else(ApiError::code, Response::status);
+            trail.answered(code, refusal);
+        }
+        let mut response = answer.unwrap_or_else(|error| answer::refusal(&error));
         self.metrics.count(&verb, response.status());
         let headers = response.headers_mut();
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
@@ -123,9 +136,12 @@ impl Api {
         let is_whole = !headers.contains_key(STREAMING);
         headers.remove(STREAMING);
         if is_pretty && is_whole && headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json") {
-            return answer::prettify(response).await;
+            response = answer::prettify(response).await;
         }
-        response
+        match trail {
+            Some(trail) => trail.finish(response, is_whole),
+            None => response,
+        }
     }
 
     async fn route(
@@ -134,10 +150,18 @@ impl Api {
         mut parts: request::Parts,
         query: Query,
         body: RequestBody,
+        mut trail: Option<&mut Trail>,
     ) -> Answer {
         let path = parts.uri.path().to_owned();
         let caller = auth::authenticate(self, identity, &parts.headers, &path).await?;
-        let caller = impersonation::apply(self, caller, &mut parts.headers).await?;
+        if let Some(trail) = &mut trail {
+            trail.caller(&caller);
+        }
+        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
+        if let (Some(trail), Some(other)) = (&mut trail, &seen_as) {
+            trail.seen_as(other);
+        }
+        let caller = seen_as.unwrap_or(caller);
         match Target::parse(&path) {
             Target::Resource(target) => self.resource(caller, parts, target, query, body).await,
             Target::Plain => {
@@ -166,15 +190,34 @@ impl Api {
         }
     }
 
+    /// API-116: whose turn it is, before what they may.
     async fn resource(
         &self,
         caller: Identity,
-        mut parts: request::Parts,
+        parts: request::Parts,
         path: ResourcePath,
         query: Query,
         body: RequestBody,
     ) -> Answer {
         let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
+        let is_long = is_long(verb, &path, &query);
+        let _seat = if is_long { None } else { self.flow.enter(&caller, verb).await? };
+        let limit = if verb.is_reading() { READ_TIMEOUT } else { WRITE_TIMEOUT };
+        let work = self.work(caller, verb, parts, (path, query), body);
+        if is_long {
+            return work.await;
+        }
+        tokio::time::timeout(limit, work).await.unwrap_or(Err(ApiError::TookTooLong))
+    }
+
+    async fn work(
+        &self,
+        caller: Identity,
+        verb: Verb,
+        mut parts: request::Parts,
+        (path, query): (ResourcePath, Query),
+        body: RequestBody,
+    ) -> Answer {
         authz::require(self, &caller, &Access::of(verb, &path, &query)).await?;
         if connect::is_stream(&path) {
             // API-623: whoever may only read must not get into containers.
@@ -312,6 +355,15 @@ pub(crate) const STREAMING: &str = "x-podium-streaming";
 /// API-005.
 const BODY_BYTES_MAX: usize = 3 << 20;
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
+
+/// API-006: what may take as long as it likes and holds nobody up.
+fn is_long(verb: Verb, path: &ResourcePath, query: &Query) -> bool {
+    let subresource = path.subresource.as_deref();
+    let is_followed_log = subresource == Some("log") && query.is_set("follow");
+    verb == Verb::Watch || connect::is_stream(path) || subresource == Some("proxy") || is_followed_log
+}
 
 /// API-163: what comes from the URL becomes part of a storage key.
 fn check_segments(path: &ResourcePath) -> Result<(), ApiError> {

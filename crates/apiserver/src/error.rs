@@ -95,6 +95,12 @@ pub(crate) enum ApiError {
     /// A patch that does not fit the object (API-390).
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable,
+    /// API-135: too much at once; answered as plain text.
+    #[error("The server has received too many requests, please try again later.")]
+    Overloaded,
+    /// API-005.
+    #[error("Timeout: request did not complete within the allotted timeout")]
+    TookTooLong,
     #[error("Timeout: Too large resource version: {wanted}, current: {current}")]
     FutureRevision { wanted: Revision, current: Revision },
     #[error("Internal error occurred: {0}")]
@@ -183,7 +189,8 @@ impl ApiError {
             Self::Expired { .. } => (StatusCode::GONE, "Expired"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::Invalid { .. } | Self::Unprocessable => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
-            Self::FutureRevision { .. } => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Self::FutureRevision { .. } | Self::TookTooLong => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
+            Self::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Self::Node { code, .. } => (*code, node_reason(*code)),
         }
@@ -196,7 +203,7 @@ impl ApiError {
     /// Seconds after which trying again may help (API-120).
     pub(crate) fn retry_after(&self) -> Option<u32> {
         match self {
-            Self::AlreadyExists { was_generated: true, .. } | Self::FutureRevision { .. } => Some(1),
+            Self::AlreadyExists { was_generated: true, .. } | Self::FutureRevision { .. } | Self::Overloaded => Some(1),
             _ => None,
         }
     }

@@ -13,21 +13,21 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
-/// Who the request is to be seen as: `caller`, unless headers name another.
+/// Who the request is to be seen as, if headers name another than the caller.
 /// They are removed, so that nobody further on believes them.
-pub(crate) async fn apply(api: &Api, caller: Identity, headers: &mut HeaderMap) -> Result<Identity, ApiError> {
+pub(crate) async fn apply(api: &Api, caller: &Identity, headers: &mut HeaderMap) -> Result<Option<Identity>, ApiError> {
     let wanted = Wanted::of(headers);
     if wanted.is_empty() {
-        return Ok(caller);
+        return Ok(None);
     }
     wanted.check()?;
     for access in wanted.accesses() {
-        authz::require(api, &caller, &access).await?;
+        authz::require(api, caller, &access).await?;
     }
     for name in headers.keys().filter(|name| is_ours(name)).cloned().collect::<Vec<_>>() {
         headers.remove(name);
     }
-    Ok(wanted.identity())
+    Ok(Some(wanted.identity()))
 }
 
 fn is_ours(name: &HeaderName) -> bool {

@@ -20,6 +20,7 @@ mod accounts;
 mod admission;
 mod answer;
 mod api;
+mod audit;
 mod auth;
 mod authz;
 mod body;
@@ -29,6 +30,7 @@ mod delete;
 mod deletion;
 mod discovery;
 mod error;
+mod flow;
 mod health;
 mod impersonation;
 mod logs;
@@ -60,7 +62,10 @@ use objects::gates::Gates;
 use store::Store;
 use tokio::net::TcpListener;
 
+use api::Origin;
+
 pub use answer::Body;
+pub use audit::AuditLog;
 pub use auth::Identity;
 pub use health::VERSION;
 pub use service::Service;
@@ -81,6 +86,8 @@ pub struct Config {
     /// Which fields and values objects may have (LC-392).
     pub gates: Gates,
     pub services: ServiceConfig,
+    /// Where to write who asked for what, if anywhere.
+    pub audit: Option<Arc<AuditLog>>,
 }
 
 /// The server could not make its initial objects.
@@ -96,6 +103,7 @@ impl ApiServer {
     pub fn new(store: Arc<dyn Store>, config: Config, clock: Clock, ids: Ids) -> Self {
         Self(Arc::new(api::Api {
             authorizer: authz::Authorizer::default(),
+            flow: flow::Flow::default(),
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
             openapi: openapi::OpenApi::default(),
@@ -118,12 +126,13 @@ impl ApiServer {
 
     /// The server as seen by one in-process caller: no socket, no TLS.
     pub fn service(&self, identity: Identity) -> Service {
-        Service { api: Arc::clone(&self.0), identity: Some(Arc::new(identity)) }
+        let from = Origin { identity: Some(Arc::new(identity)), address: None };
+        Service { api: Arc::clone(&self.0), from }
     }
 
     /// The same for a caller that no certificate names: a bearer token decides.
     pub fn anonymous(&self) -> Service {
-        Service { api: Arc::clone(&self.0), identity: None }
+        Service { api: Arc::clone(&self.0), from: Origin::default() }
     }
 
     /// Serves TLS until `shutdown`, then ends watches and says goodbye to

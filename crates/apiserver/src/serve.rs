@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api::{Api, closed};
+use crate::api::{Api, Origin, closed};
 use crate::auth::Identity;
 use crate::service::Service;
 
@@ -42,10 +43,10 @@ pub(crate) async fn serve(
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((socket, _)) => {
+            Ok((socket, peer)) => {
                 let (api, acceptor) = (Arc::clone(&api), acceptor.clone());
                 tokio::spawn(async move {
-                    connection(api, acceptor, socket).await;
+                    connection(api, acceptor, socket, peer.ip()).await;
                     drop(place);
                 });
             }
@@ -73,7 +74,7 @@ fn with_alpn(tls: Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
     Arc::new(tls)
 }
 
-async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream) {
+async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream, peer: IpAddr) {
     // Watch events are small and must not wait for more.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "nodelay could not be set");
@@ -87,7 +88,8 @@ async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream) {
     // The TLS configuration has verified the certificate against the CA.
     let identity = certificates.and_then(|list| list.first()).and_then(|leaf| Identity::from_certificate(leaf));
     let mut closing = api.closing.subscribe();
-    let service = Service { api, identity: identity.map(Arc::new) };
+    let from = Origin { identity: identity.map(Arc::new), address: Some(peer) };
+    let service = Service { api, from };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION_MAX);

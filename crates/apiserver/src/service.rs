@@ -12,8 +12,7 @@ use http::{Request, Response};
 use http_body_util::BodyExt;
 
 use crate::answer::Body;
-use crate::api::{Api, BodyError, BoxError};
-use crate::auth::Identity;
+use crate::api::{Api, BodyError, BoxError, Origin};
 
 /// Answers requests of one caller. Cheap to clone.
 ///
@@ -22,8 +21,7 @@ use crate::auth::Identity;
 #[derive(Clone)]
 pub struct Service {
     pub(crate) api: Arc<Api>,
-    /// None: a caller without credentials.
-    pub(crate) identity: Option<Arc<Identity>>,
+    pub(crate) from: Origin,
 }
 
 impl<B> tower::Service<Request<B>> for Service
@@ -40,9 +38,9 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { api, identity } = self.clone();
+        let Self { api, from } = self.clone();
         let (parts, body) = request.into_parts();
         let body = body.map_err(|error| BodyError(error.into())).boxed_unsync();
-        Box::pin(async move { Ok(api.handle(identity.as_deref(), parts, body).await) })
+        Box::pin(async move { Ok(api.handle(&from, parts, body).await) })
     }
 }

@@ -120,6 +120,10 @@ impl Verb {
         })
     }
 
+    pub(crate) fn is_reading(self) -> bool {
+        matches!(self, Self::Get | Self::List | Self::Watch)
+    }
+
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",

@@ -165,7 +165,7 @@ async fn api_323_a_watch_list_ends_its_initial_events_with_a_bookmark() {
     assert_eq!(code, 422, "API-325");
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn api_322_bookmarks_come_every_minute_and_before_the_end() {
     let fixture = fixture().await;
     let (_, list) = fixture.admin.get(PODS).await;
@@ -175,6 +175,8 @@ async fn api_322_bookmarks_come_every_minute_and_before_the_end() {
     let mut events = fixture.admin.watch(&format!("{PODS}?{query}")).await;
     let config_map = json!({"metadata": {"name": "elsewhere"}});
     let (_, other) = fixture.admin.post("/api/v1/namespaces/default/configmaps", &config_map).await;
+    // Not earlier: a paused clock leaps over the time the disk takes.
+    tokio::time::pause();
     let bookmark = events.next().await.unwrap();
     assert_eq!((&bookmark["type"], start.elapsed().as_secs()), (&json!("BOOKMARK"), 60));
     assert_eq!(bookmark["object"]["metadata"]["resourceVersion"], other["metadata"]["resourceVersion"]);

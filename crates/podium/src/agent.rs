@@ -20,7 +20,7 @@ use crate::config::Settings;
 use crate::containers::Containers;
 use crate::instance::Instance;
 use crate::pki::{self, Leaf, Subject};
-use crate::{node, preflight, status, up};
+use crate::{control, node, preflight, status, up};
 
 /// 0: the kernel chooses (decision 0006).
 const KUBELET_BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -37,7 +37,7 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
     let mut rng = Rng::from_os();
     let ids = Ids::new(rng.split());
     let name = node::name(args.node.node_name.as_deref())?;
-    let stopping = up::stop_signals()?;
+    let stopping = control::stop_signals()?;
     let shown = args.kubeconfig.display();
     let client = Client::from_kubeconfig(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
     let client = client.with_jitter(rng.split());
@@ -61,14 +61,14 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
         println!("  Ctrl-C stops podium and leaves the pods running; `podium down` stops them too.");
     });
     let power = tokio::spawn(up::follow_power(kubelet.power())?);
-    kubelet.run(up::stopped(stopping)).await;
+    kubelet.run(control::stopped(stopping)).await;
     power.abort();
     greeting.abort();
     Ok(())
 }
 
 pub(crate) async fn bind_kubelet(args: &NodeArgs) -> Result<TcpListener> {
-    up::bind(args.kubelet_bind.unwrap_or(KUBELET_BIND), "--kubelet-bind").await
+    control::bind(args.kubelet_bind.unwrap_or(KUBELET_BIND), "--kubelet-bind").await
 }
 
 /// Who a node is to API servers.

@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own).
 
+mod control;
+
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -12,10 +14,12 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
+pub(crate) use control::{ControlArgs, Part, Server};
+
 use crate::config::{PodiumConfiguration, Settings, parse_thresholds};
 use crate::containers::Choice;
 use crate::node::{self, Taints};
-use crate::{agent, cri_serve, down, image, instance::Places, kubeconfig, shutdown, simulate, status, up};
+use crate::{agent, cri_serve, down, image, instance::Places, kubeconfig, server, shutdown, simulate, status, up};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -81,6 +85,12 @@ enum Verb {
     /// pods running; the next `podium up` finds them again. `podium down`
     /// stops the pods too.
     Up(Up),
+    /// Run the control plane alone: API server, store, scheduler, controllers
+    ///
+    /// Needs no root. Stays in the foreground; Ctrl-C or SIGTERM stops it.
+    /// Nodes join with `podium agent` or any kubelet.
+    #[command(after_long_help = control::EXAMPLES)]
+    Server(Server),
     /// Run the node agent alone, under the API server of a kubeconfig
     ///
     /// That may be another Podium or any Kubernetes. The kubeconfig's user is
@@ -135,14 +145,10 @@ pub(crate) struct PlaceArgs {
 pub(crate) struct Up {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// Where the API server listens [default: 127.0.0.1:6443]
-    #[arg(long, value_name = "ADDR:PORT")]
-    pub(crate) bind: Option<SocketAddr>,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
-    /// Also write or merge the kubeconfig into this file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) write_kubeconfig: Option<PathBuf>,
     /// Stop the pods as well when Podium stops
     #[arg(long)]
     pub(crate) stop_pods: bool,
@@ -287,10 +293,9 @@ impl ConfigArgs {
 impl Up {
     /// What the file says where no flag does.
     fn fill(&mut self, file: PodiumConfiguration) {
-        self.bind = self.bind.or(file.bind);
-        self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig.clone());
         self.stop_pods |= file.stop_pods;
         self.place.fill(&file);
+        self.control.fill(&file);
         self.node.fill(file);
     }
 }
@@ -510,7 +515,7 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
-    if !matches!(verb, Verb::Up(_) | Verb::Agent(_)) {
+    if !matches!(verb, Verb::Up(_) | Verb::Server(_) | Verb::Agent(_)) {
         start_logging(log.unwrap_or(LOG));
     }
     match verb {
@@ -519,6 +524,12 @@ fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
             args.fill(file);
             args.node.kubelet.overrule(&mut settings)?;
             up::run(args, settings)
+        }
+        Verb::Server(mut args) => {
+            let (settings, file) = read_settings(&args.config, log)?;
+            args.place.fill(&file);
+            args.control.fill(&file);
+            server::run(&args, &settings)
         }
         Verb::Agent(mut args) => {
             let (mut settings, file) = read_settings(&args.config, log)?;

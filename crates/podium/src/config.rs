@@ -72,6 +72,9 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) cni_bin_dirs: Vec<PathBuf>,
     pub(crate) runtime: Option<Choice>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
+    pub(crate) audit_log_path: Option<PathBuf>,
+    pub(crate) audit_log_maxsize: Option<u64>,
+    pub(crate) audit_log_maxbackup: Option<usize>,
     pub(crate) stop_pods: bool,
     pub(crate) log: Option<String>,
     node_monitor_grace_period: Option<String>,
@@ -82,7 +85,7 @@ pub(crate) struct PodiumConfiguration {
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
+const PODIUM_FIELDS: &str = "auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

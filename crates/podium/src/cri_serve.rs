@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use crate::cli::CriServe;
 use crate::containers::{self, PodNetwork};
 use crate::instance::{Instance, make_private_dir};
-use crate::{preflight, up};
+use crate::{control, preflight};
 
 pub(crate) fn run(args: &CriServe) -> Result<()> {
     preflight::check()?;
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &CriServe) -> Result<()> {
 async fn serve(args: &CriServe) -> Result<()> {
     let mut rng = Rng::from_os();
     let (clock, ids) = (Clock::system(), Ids::new(rng.split()));
-    let mut stopping = up::stop_signals()?;
+    let mut stopping = control::stop_signals()?;
     let given = args.listen.as_deref().map(socket_path).transpose()?;
     let instance = Instance::open(args.place.places(), args.pod_cidr.as_deref(), &mut rng)?;
     let path = given.unwrap_or_else(|| instance.places.run.join("cri.sock"));

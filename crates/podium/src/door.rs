@@ -51,6 +51,17 @@ impl Door {
         Self { services, entrances }
     }
 
+    /// For a server beside which no pods run: they come from elsewhere, so a
+    /// loopback address leads them nowhere.
+    pub(crate) fn without_pods(bind: SocketAddr) -> Self {
+        let ip = match bind.ip() {
+            ip if ip.is_unspecified() => local_addresses().find_map(outer),
+            ip => outer(ip),
+        };
+        let endpoint = ip.map(|ip| SocketAddrV4::new(ip, bind.port()));
+        Self { services: ServiceConfig { endpoint, ..ServiceConfig::default() }, entrances: Vec::new() }
+    }
+
     /// For the server's certificate.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
         let endpoint = self.services.endpoint.map(|endpoint| *endpoint.ip());
@@ -88,5 +99,12 @@ mod tests {
         assert_eq!(endpoint.as_deref(), Some("192.0.2.7:16443"));
         assert_eq!(entrances, ["10.96.0.1:443>192.0.2.7:16443"]);
         assert_eq!(door("[::1]:6443"), (None, Vec::new()));
+    }
+
+    #[test]
+    fn pods_elsewhere_are_not_led_to_their_own_loopback() {
+        let endpoint = |bind: &str| Door::without_pods(bind.parse().unwrap()).services.endpoint;
+        assert_eq!(endpoint("127.0.0.1:6443"), None);
+        assert_eq!(endpoint("192.0.2.7:6443").unwrap().to_string(), "192.0.2.7:6443");
     }
 }

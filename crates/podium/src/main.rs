@@ -1,13 +1,14 @@
 //! The `podium` binary: flags in, components composed, signals obeyed.
 //!
 //! Never: decisions about pods. Read next: `cli.rs` (what can be said),
-//! `up.rs` (how the parts are put together), `instance.rs` (what one data
+//! `control.rs` and `up.rs` (how the parts are put together), `instance.rs` (what one data
 //! directory owns on the machine).
 
 mod agent;
 mod cli;
 mod config;
 mod containers;
+mod control;
 mod cri_serve;
 mod door;
 mod down;
@@ -19,6 +20,7 @@ mod node;
 mod pki;
 mod preflight;
 mod scarcity;
+mod server;
 mod shutdown;
 mod simulate;
 mod status;

@@ -50,7 +50,8 @@ pub use storage::StorageConfig;
 pub struct ControllersConfig {
     /// The API server's authority, in PEM: what pods are told to trust.
     pub certificate: String,
-    pub storage: StorageConfig,
+    /// Where volumes are made, if here.
+    pub storage: Option<StorageConfig>,
     pub nodes: NodeSettings,
     /// More finished pods than this are removed; `None` keeps all.
     pub terminated_pods_max: Option<usize>,

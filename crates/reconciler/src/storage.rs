@@ -32,8 +32,8 @@ const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 /// Pause before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Never returns.
-pub(crate) async fn run(client: Client, clock: Clock, config: StorageConfig) -> Infallible {
+/// Without a place for them no volumes are made, only bound. Never returns.
+pub(crate) async fn run(client: Client, clock: Clock, config: Option<StorageConfig>) -> Infallible {
     let claims = client.cache::<PersistentVolumeClaim>(Scope::everywhere());
     let volumes = client.cache::<PersistentVolume>(Scope::everywhere());
     let classes = client.cache::<StorageClass>(Scope::everywhere());
@@ -57,6 +57,7 @@ pub(crate) async fn run(client: Client, clock: Clock, config: StorageConfig) -> 
     loop {
         news.drain(&mut storage);
         while let Some(key) = storage.take() {
+            tracing::debug!(?key, "settling");
             for write in storage.plan(&key) {
                 if let Err(error) = hands.perform(&write).await {
                     tracing::warn!(?key, %error, "storage is not settled yet");
@@ -139,12 +140,15 @@ struct Hands {
     client: Client,
     clock: Clock,
     recorder: Recorder,
-    config: StorageConfig,
+    config: Option<StorageConfig>,
 }
 
 impl Hands {
     /// At each start, unless it is there in whatever form.
     async fn make_class(&self) {
+        if self.config.is_none() {
+            return;
+        }
         let class: StorageClass = typed(json!({
             "metadata": {"name": CLASS, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
             "provisioner": PROVISIONER, "reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
@@ -156,7 +160,6 @@ impl Hands {
     }
 
     async fn perform(&self, write: &Write) -> Result<(), Trouble> {
-        tracing::debug!(?write, "acting");
         let done = match write {
             Write::MakeVolume { claim, class } => return self.make_volume(claim, class).await,
             Write::RemoveData { volume } => return self.remove_data(volume).await,
@@ -230,15 +233,16 @@ impl Hands {
     }
 
     async fn make_volume(&self, claim: &PersistentVolumeClaim, class: &StorageClass) -> Result<(), Trouble> {
+        let Some(config) = &self.config else { return Ok(()) };
         let name = format!("pvc-{}", claim.metadata.uid.as_deref().unwrap_or_default());
-        let path = self.config.root.join(&name);
+        let path = config.root.join(&name);
         blocking({
             let path = path.clone();
             move || make_directory(&path)
         })
         .await
         .map_err(Trouble::Disk)?;
-        let volume: PersistentVolume = typed(volume_document(&name, &path, &self.config.node_name, claim, class));
+        let volume: PersistentVolume = typed(volume_document(&name, &path, &config.node_name, claim, class));
         match self.client.create(&volume).await {
             Ok(_) => {
                 let message = format!("Successfully provisioned volume {name}");
@@ -253,6 +257,7 @@ impl Hands {
     /// Data is removed for good, so the claim is asked for once more, and the
     /// place must be the one that this volume was given.
     async fn remove_data(&self, volume: &PersistentVolume) -> Result<(), Trouble> {
+        let Some(config) = &self.config else { return Ok(()) };
         let spec = volume.spec.as_ref().ok_or(Trouble::Doubt("the volume has no spec"))?;
         let claimed = spec.claim_ref.as_ref().ok_or(Trouble::Doubt("the volume was never claimed"))?;
         let (namespace, claim) =
@@ -262,7 +267,7 @@ impl Hands {
             Ok(_) | Err(ApiError::NotFound { .. }) => {}
             Err(error) => return Err(Trouble::Api(error)),
         }
-        let path = self.config.root.join(name(volume));
+        let path = config.root.join(name(volume));
         if spec.local.as_ref().map(|local| Path::new(&local.path)) != Some(path.as_path()) {
             return Err(Trouble::Doubt("the volume is not where it was made"));
         }

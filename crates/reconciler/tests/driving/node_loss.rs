@@ -24,7 +24,7 @@ async fn check<F: Future<Output = ()>>(api: &Api, script: F) {
     let root = std::env::temp_dir().join("podium-no-volumes");
     let config = ControllersConfig {
         certificate: String::new(),
-        storage: StorageConfig { node_name: "a".into(), root },
+        storage: Some(StorageConfig { node_name: "a".into(), root }),
         nodes: NodeSettings::upstream(),
         terminated_pods_max: Some(1),
     };

@@ -1,0 +1,65 @@
+//! What can be said about the control plane.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::{ConfigArgs, PlaceArgs};
+use crate::config::PodiumConfiguration;
+
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  podium server --data-dir ./cluster --bind 127.0.0.1:6443
+  kubectl --kubeconfig ./cluster/admin.kubeconfig get namespaces
+  podium server --disable scheduler,controllers       for those of somebody else";
+
+#[derive(Debug, Args)]
+pub(crate) struct Server {
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// What not to run here, because somebody else does it
+    #[arg(long, value_name = "PARTS", value_enum, value_delimiter = ',')]
+    pub(crate) disable: Vec<Part>,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
+}
+
+/// What works beside the API server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Part {
+    Scheduler,
+    Controllers,
+}
+
+/// What makes a control plane: the same for `podium up` and `podium server`.
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// Where the API server listens [default: 127.0.0.1:6443]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) bind: Option<SocketAddr>,
+    /// Also write or merge the kubeconfig into this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) write_kubeconfig: Option<PathBuf>,
+    /// Write to this file who asked for what, one JSON object a line [default: nowhere]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_log_path: Option<PathBuf>,
+    /// Begin a new audit log at so many megabytes [default: 100]
+    #[arg(long, value_name = "MEGABYTES")]
+    pub(crate) audit_log_maxsize: Option<u64>,
+    /// How many older audit logs to keep [default: 10]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) audit_log_maxbackup: Option<usize>,
+}
+
+impl ControlArgs {
+    pub(super) fn fill(&mut self, file: &PodiumConfiguration) {
+        self.bind = self.bind.or(file.bind);
+        self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig.clone());
+        self.audit_log_path = self.audit_log_path.take().or(file.audit_log_path.clone());
+        self.audit_log_maxsize = self.audit_log_maxsize.or(file.audit_log_maxsize);
+        self.audit_log_maxbackup = self.audit_log_maxbackup.or(file.audit_log_maxbackup);
+    }
+}
