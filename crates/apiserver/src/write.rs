@@ -208,7 +208,7 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
 
 /// API-188: some kinds may be created by PUT.
 async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
-    let may_create = matches!(call.kind.plural, "events" | "leases" | "services" | "endpoints" | "runtimeclasses");
+    let may_create = call.kind.ops.creates_on_update();
     let (Source::Replace(doc), true, Part::Main) = (source, may_create, part) else {
         return Err(ApiError::not_found(call.kind, call.name()));
     };
@@ -219,6 +219,7 @@ async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Par
     metadata.shift_remove("resourceVersion");
     admission::check_create(api, call, &doc).await?;
     let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, options).await?;
+    authz::after_write(api, call.kind).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
 
@@ -255,7 +256,8 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
         )));
     }
     let version = object::text(doc, &["metadata", "resourceVersion"]);
-    if version.is_empty() && needs_version(call.kind) {
+    // API-189.
+    if version.is_empty() && !call.kind.ops.updates_unconditionally() {
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         return Err(ApiError::invalid(call.kind, call.name(), vec![error]));
     }
@@ -268,11 +270,6 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
         metadata.insert("namespace".to_owned(), json!(namespace));
     }
     Ok(())
-}
-
-/// API-189.
-fn needs_version(kind: &Kind) -> bool {
-    matches!(kind.plural, "leases" | "poddisruptionbudgets" | "csinodes" | "csidrivers" | "runtimeclasses")
 }
 
 /// The document as it will be stored: defaulted, limited to what the part may

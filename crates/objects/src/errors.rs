@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::doc;
+use crate::meta::{self, invalid_each};
+
 /// Why a field is refused; the names are the `reason` of a Status cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldReason {
@@ -129,6 +132,52 @@ impl FieldError {
             text.push_str(&self.detail);
         }
         text
+    }
+}
+
+/// Collects errors, in field order.
+pub(crate) struct Errors(pub(crate) Vec<FieldError>);
+
+impl Errors {
+    /// `Required value` if the text is empty; else one error per problem.
+    pub(crate) fn name(&mut self, path: &str, name: &str, check: fn(&str) -> Vec<String>) {
+        if name.is_empty() {
+            self.0.push(FieldError::required(path, ""));
+        } else {
+            invalid_each(&mut self.0, path, name, check(name));
+        }
+    }
+
+    /// Checks a text that may be absent.
+    pub(crate) fn optional(&mut self, path: &str, name: &str, check: fn(&str) -> Vec<String>) {
+        if !name.is_empty() {
+            invalid_each(&mut self.0, path, name, check(name));
+        }
+    }
+
+    /// One of `supported`; empty is `Required value`.
+    pub(crate) fn one_of(&mut self, path: &str, value: &str, supported: &[&str]) {
+        if value.is_empty() {
+            self.0.push(FieldError::required(path, ""));
+        } else if !supported.contains(&value) {
+            self.0.push(FieldError::not_supported(path, value, supported));
+        }
+    }
+
+    /// An integer of at least zero.
+    pub(crate) fn non_negative(&mut self, path: &str, value: &Value) {
+        if value.as_i64().is_some_and(|number| number < 0) {
+            self.0.push(FieldError::invalid(path, value.clone(), "must be greater than or equal to 0"));
+        }
+    }
+
+    pub(crate) fn push(&mut self, error: FieldError) {
+        self.0.push(error);
+    }
+
+    /// API-158: the text, number or object at `path` stays what it was.
+    pub(crate) fn immutable(&mut self, doc: &Value, old: &Value, path: &str) {
+        self.0.extend(meta::immutable(path, doc::at(doc, path), doc::at(old, path)));
     }
 }
 

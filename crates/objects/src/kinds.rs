@@ -16,14 +16,19 @@ pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
 pub mod lease;
+pub mod limit_range;
 pub mod namespace;
 pub mod node;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
+mod plain;
 pub mod pod;
 pub mod priority_class;
 pub mod rbac;
+mod resource_names;
+pub mod resource_quota;
 pub mod reviews;
+pub mod runtime_class;
 pub mod secret;
 pub mod service;
 pub mod service_account;
@@ -35,11 +40,13 @@ pub static ALL: &[&Kind] = &[
     &config_map::KIND,
     &endpoints::KIND,
     &event::KIND,
+    &limit_range::KIND,
     &namespace::KIND,
     &node::KIND,
     &persistent_volume_claim::KIND,
     &persistent_volume::KIND,
     &pod::KIND,
+    &resource_quota::KIND,
     &secret::KIND,
     &service_account::KIND,
     &service::KIND,
@@ -51,6 +58,7 @@ pub static ALL: &[&Kind] = &[
     &reviews::ACCESS,
     &lease::KIND,
     &endpoint_slice::KIND,
+    &runtime_class::KIND,
     &rbac::binding::CLUSTER_ROLE_BINDING,
     &rbac::role::CLUSTER_ROLE,
     &rbac::binding::ROLE_BINDING,
@@ -144,6 +152,9 @@ impl Column {
         "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
     );
 
+    /// What kinds without columns of their own show instead of an age (API-269).
+    pub const CREATED_AT: Self = Self { name: "Created At", type_: "date", ..Self::AGE };
+
     pub const fn text(name: &'static str, description: &'static str) -> Self {
         Self { name, type_: "string", format: "", description, priority: 0 }
     }
@@ -152,12 +163,36 @@ impl Column {
         Self { name, type_: "integer", format: "", description, priority: 0 }
     }
 
+    pub const fn boolean(name: &'static str, description: &'static str) -> Self {
+        Self { name, type_: "boolean", format: "", description, priority: 0 }
+    }
+
     pub const fn wide(name: &'static str, description: &'static str) -> Self {
         Self { name, type_: "string", format: "", description, priority: 1 }
     }
 }
 
 impl Kind {
+    /// Version `v1` of a kind with the usual columns and nothing else.
+    /// `names`: the kind, the kind of its lists, plural and singular.
+    pub const fn new(group: &'static str, names: [&'static str; 4], scope: Scope, ops: &'static dyn KindOps) -> Self {
+        let [kind, list_kind, plural, singular] = names;
+        Self {
+            group,
+            version: "v1",
+            kind,
+            list_kind,
+            plural,
+            singular,
+            short_names: &[],
+            categories: &[],
+            scope,
+            subresources: &[],
+            columns: &[Column::NAME, Column::AGE],
+            ops,
+        }
+    }
+
     /// `v1` or `group/version`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() { self.version.to_owned() } else { format!("{}/{}", self.group, self.version) }

@@ -9,11 +9,25 @@ use serde_json::Value;
 use super::DecodeError;
 use crate::Quantity;
 
-/// Objects whose values are quantities.
-const LISTS: [&str; 6] = ["limits", "requests", "capacity", "allocatable", "overhead", "allocatedResources"];
+/// Objects whose values are quantities, or objects of quantities.
+const LISTS: [&str; 13] = [
+    "limits",
+    "requests",
+    "capacity",
+    "allocatable",
+    "overhead",
+    "allocatedResources",
+    "hard",
+    "used",
+    "max",
+    "min",
+    "default",
+    "defaultRequest",
+    "maxLimitRequestRatio",
+];
 
 /// Fields that are quantities themselves.
-const SINGLE: [&str; 2] = ["sizeLimit", "divisor"];
+const SINGLE: [&str; 4] = ["sizeLimit", "divisor", "capacity", "maximumVolumeSize"];
 
 /// Free-form maps, where the names above mean nothing.
 const FREE: [&str; 4] = ["metadata", "data", "stringData", "binaryData"];
@@ -49,13 +63,20 @@ pub(super) fn canonicalise(doc: &mut Value) {
         return;
     };
     for (key, value) in map.iter_mut() {
-        if SINGLE.contains(&key.as_str()) {
+        if SINGLE.contains(&key.as_str()) && !value.is_object() {
             rewrite(value);
         } else if LISTS.contains(&key.as_str()) && value.is_object() {
-            value.as_object_mut().into_iter().flatten().for_each(|(_, amount)| rewrite(amount));
+            rewrite_all(value);
         } else if !FREE.contains(&key.as_str()) {
             canonicalise(value);
         }
+    }
+}
+
+fn rewrite_all(list: &mut Value) {
+    match list {
+        Value::Object(map) => map.values_mut().for_each(rewrite_all),
+        amount => rewrite(amount),
     }
 }
 
@@ -80,17 +101,24 @@ fn visit(value: &Value, path: &str, found: &mut impl FnMut(&Value, &str)) {
         Value::Object(map) => {
             for (key, value) in map.iter().filter(|(key, _)| !FREE.contains(&key.as_str())) {
                 let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
-                if SINGLE.contains(&key.as_str()) {
+                if SINGLE.contains(&key.as_str()) && !value.is_object() {
                     found(value, &path);
                 } else if LISTS.contains(&key.as_str()) && value.is_object() {
-                    for (name, amount) in value.as_object().into_iter().flatten() {
-                        found(amount, &format!("{path}.{name}"));
-                    }
+                    visit_list(value, &path, found);
                 } else {
                     visit(value, &path, found);
                 }
             }
         }
         _ => {}
+    }
+}
+
+fn visit_list(list: &Value, path: &str, found: &mut impl FnMut(&Value, &str)) {
+    match list {
+        Value::Object(map) => {
+            map.iter().for_each(|(name, amount)| visit_list(amount, &format!("{path}.{name}"), found))
+        }
+        amount => found(amount, path),
     }
 }

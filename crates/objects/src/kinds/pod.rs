@@ -73,6 +73,7 @@ const COLUMNS: &[Column] = &[
 pub use table::{Cells, cells};
 
 use features::Features;
+pub(super) use validate::{amounts, tolerate};
 
 struct PodOps;
 

@@ -5,24 +5,12 @@ use serde_json::{Value, json};
 
 use crate::doc::{as_object, at, items, items_mut, object, set_default, text};
 use crate::errors::FieldError;
-use crate::kinds::Column;
 use crate::names;
 
 pub mod binding;
 pub mod role;
 
 pub const GROUP: &str = "rbac.authorization.k8s.io";
-
-/// API-269.
-const ROLE_COLUMNS: &[Column] =
-    &[Column::NAME, Column { name: "Created At", type_: "date", format: "", description: CREATED, priority: 0 }];
-
-const CREATED: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
-
-/// The cells of a role's row.
-fn role_row(doc: &Value) -> Vec<Value> {
-    vec![json!(text(doc, "metadata.name")), json!(text(doc, "metadata.creationTimestamp"))]
-}
 
 /// Rules of a role. Those of a namespace can not speak of paths.
 fn check_rules(doc: &Value, is_namespaced: bool) -> Vec<FieldError> {

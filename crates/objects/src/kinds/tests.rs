@@ -7,7 +7,9 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
+mod quotas;
 mod rbac;
+mod runtime_class;
 
 fn ops(api_version: &str, kind: &str) -> &'static dyn KindOps {
     find_kind(api_version, kind).expect("the kind is served").ops

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use crate::doc::{at, items, text};
+pub(super) use crate::errors::Errors;
 use crate::errors::FieldError;
 use crate::kinds::pod::features::Features;
 use crate::meta::{self, invalid_each};
@@ -17,48 +18,9 @@ mod probe;
 mod resources;
 mod volume;
 
+pub(in crate::kinds) use resources::list as amounts;
+
 pub(super) const TOLERATION_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-
-/// Collects errors below one path.
-pub(super) struct Errors(pub(super) Vec<FieldError>);
-
-impl Errors {
-    /// `Required value` if the text is empty; else one error per problem.
-    fn name(&mut self, path: &str, name: &str, check: fn(&str) -> Vec<String>) {
-        if name.is_empty() {
-            self.0.push(FieldError::required(path, ""));
-        } else {
-            invalid_each(&mut self.0, path, name, check(name));
-        }
-    }
-
-    /// Checks a text that may be absent.
-    fn optional(&mut self, path: &str, name: &str, check: fn(&str) -> Vec<String>) {
-        if !name.is_empty() {
-            invalid_each(&mut self.0, path, name, check(name));
-        }
-    }
-
-    /// One of `supported`; empty is `Required value`.
-    fn one_of(&mut self, path: &str, value: &str, supported: &[&str]) {
-        if value.is_empty() {
-            self.0.push(FieldError::required(path, ""));
-        } else if !supported.contains(&value) {
-            self.0.push(FieldError::not_supported(path, value, supported));
-        }
-    }
-
-    /// An integer of at least zero.
-    fn non_negative(&mut self, path: &str, value: &Value) {
-        if value.as_i64().is_some_and(|number| number < 0) {
-            self.0.push(FieldError::invalid(path, value.clone(), "must be greater than or equal to 0"));
-        }
-    }
-
-    fn push(&mut self, error: FieldError) {
-        self.0.push(error);
-    }
-}
 
 /// All problems of a document's spec.
 pub(super) fn spec(doc: &Value, features: &Features) -> Vec<FieldError> {
@@ -185,7 +147,7 @@ fn scheduling(errors: &mut Errors, spec: &Value) {
     }
 }
 
-fn tolerate(errors: &mut Errors, toleration: &Value, path: &str) {
+pub(in crate::kinds) fn tolerate(errors: &mut Errors, toleration: &Value, path: &str) {
     let [key, operator, value, effect] = ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
     errors.optional(&format!("{path}.key"), key, names::qualified_name);
     if key.is_empty() && operator != "Exists" {

@@ -6,23 +6,11 @@ use super::{GROUP, check_binding, check_same_role, default_binding, subjects_of}
 use crate::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use crate::decode::{Schema, Typed};
 use crate::doc::text;
-use crate::errors::FieldError;
-use crate::gates::Gates;
-use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::kinds::plain::Plain;
+use crate::kinds::{Column, Kind, Scope};
 use crate::names::NameFormat;
-use crate::{meta, printing};
 
 pub static ROLE_BINDING: Kind = Kind {
-    group: GROUP,
-    version: "v1",
-    kind: "RoleBinding",
-    list_kind: "RoleBindingList",
-    plural: "rolebindings",
-    singular: "rolebinding",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: &[
         Column::NAME,
         Column::text(
@@ -34,20 +22,10 @@ pub static ROLE_BINDING: Kind = Kind {
         Column::wide("Groups", "Groups in the roleBinding"),
         Column::wide("ServiceAccounts", "ServiceAccounts in the roleBinding"),
     ],
-    ops: &BindingOps,
+    ..Kind::new(GROUP, ["RoleBinding", "RoleBindingList", "rolebindings", "rolebinding"], Scope::Namespaced, &OPS)
 };
 
 pub static CLUSTER_ROLE_BINDING: Kind = Kind {
-    group: GROUP,
-    version: "v1",
-    kind: "ClusterRoleBinding",
-    list_kind: "ClusterRoleBindingList",
-    plural: "clusterrolebindings",
-    singular: "clusterrolebinding",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Cluster,
-    subresources: &[],
     columns: &[
         Column::NAME,
         Column::text(
@@ -59,94 +37,46 @@ pub static CLUSTER_ROLE_BINDING: Kind = Kind {
         Column::wide("Groups", "Groups in the clusterRoleBinding"),
         Column::wide("ServiceAccounts", "ServiceAccounts in the clusterRoleBinding"),
     ],
-    ops: &ClusterBindingOps,
+    ..Kind::new(
+        GROUP,
+        ["ClusterRoleBinding", "ClusterRoleBindingList", "clusterrolebindings", "clusterrolebinding"],
+        Scope::Cluster,
+        &CLUSTER_OPS,
+    )
 };
 
+static OPS: Plain = Plain {
+    check: |errors, doc| errors.0.extend(check_binding(doc, &["Role", "ClusterRole"], true)),
+    check_update: |errors, doc, old| {
+        errors.0.extend(check_binding(doc, &["Role", "ClusterRole"], true));
+        errors.0.extend(check_same_role(doc, old));
+    },
+    ..both(&ROLE_BINDING, &Typed::<RoleBinding>::NEW)
+};
+
+static CLUSTER_OPS: Plain = Plain {
+    check: |errors, doc| errors.0.extend(check_binding(doc, &["ClusterRole"], false)),
+    check_update: |errors, doc, old| {
+        errors.0.extend(check_binding(doc, &["ClusterRole"], false));
+        errors.0.extend(check_same_role(doc, old));
+    },
+    ..both(&CLUSTER_ROLE_BINDING, &Typed::<ClusterRoleBinding>::NEW)
+};
+
+const fn both(kind: &'static Kind, schema: &'static dyn Schema) -> Plain {
+    Plain {
+        name_format: NameFormat::PathSegment,
+        creates_on_update: true,
+        default: default_binding,
+        cells,
+        ..Plain::of(kind, schema)
+    }
+}
+
 /// API-263.
-fn row(doc: &Value, now: ambient::Now) -> Vec<Value> {
+fn cells(doc: &Value) -> Vec<Value> {
     let role = format!("{}/{}", text(doc, "roleRef.kind"), text(doc, "roleRef.name"));
-    vec![
-        json!(text(doc, "metadata.name")),
-        json!(role),
-        json!(printing::age_of(doc, now)),
-        json!(subjects_of(doc, "User")),
-        json!(subjects_of(doc, "Group")),
-        json!(subjects_of(doc, "ServiceAccount")),
-    ]
-}
-
-struct BindingOps;
-
-impl KindOps for BindingOps {
-    fn kind(&self) -> &'static Kind {
-        &ROLE_BINDING
-    }
-
-    fn schema(&self) -> &'static dyn Schema {
-        &Typed::<RoleBinding>::NEW
-    }
-
-    fn name_format(&self) -> NameFormat {
-        NameFormat::PathSegment
-    }
-
-    fn default(&self, doc: &mut Value) {
-        self.schema().canonicalise(doc);
-        default_binding(doc);
-    }
-
-    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
-        errors.extend(check_binding(doc, &["Role", "ClusterRole"], true));
-        errors
-    }
-
-    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = check_binding(doc, &["Role", "ClusterRole"], true);
-        errors.extend(meta::validate_update(doc, old));
-        errors.extend(check_same_role(doc, old));
-        errors
-    }
-
-    fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
-        row(doc, now)
-    }
-}
-
-struct ClusterBindingOps;
-
-impl KindOps for ClusterBindingOps {
-    fn kind(&self) -> &'static Kind {
-        &CLUSTER_ROLE_BINDING
-    }
-
-    fn schema(&self) -> &'static dyn Schema {
-        &Typed::<ClusterRoleBinding>::NEW
-    }
-
-    fn name_format(&self) -> NameFormat {
-        NameFormat::PathSegment
-    }
-
-    fn default(&self, doc: &mut Value) {
-        self.schema().canonicalise(doc);
-        default_binding(doc);
-    }
-
-    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = meta::validate_create(doc, Scope::Cluster, self.name_format());
-        errors.extend(check_binding(doc, &["ClusterRole"], false));
-        errors
-    }
-
-    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = check_binding(doc, &["ClusterRole"], false);
-        errors.extend(meta::validate_update(doc, old));
-        errors.extend(check_same_role(doc, old));
-        errors
-    }
-
-    fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
-        row(doc, now)
-    }
+    let mut cells = vec![json!(role)];
+    cells.extend(["User", "Group", "ServiceAccount"].map(|kind| json!(subjects_of(doc, kind))));
+    cells
 }

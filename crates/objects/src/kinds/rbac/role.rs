@@ -2,112 +2,48 @@
 
 use serde_json::Value;
 
-use super::{GROUP, ROLE_COLUMNS, check_rules, role_row};
+use super::{GROUP, check_rules};
 use crate::api::rbac::v1::{ClusterRole, Role};
 use crate::apimachinery::pkg::apis::meta::v1::LabelSelector as TypedSelector;
-use crate::decode::{Schema, Typed};
+use crate::decode::Typed;
 use crate::doc::{at, items};
 use crate::errors::FieldError;
-use crate::gates::Gates;
-use crate::kinds::{Kind, KindOps, Scope};
-use crate::meta;
+use crate::kinds::plain::Plain;
+use crate::kinds::{Column, Kind, Scope};
 use crate::names::NameFormat;
 use crate::selectors::LabelSelector;
 
-pub static ROLE: Kind = Kind {
-    group: GROUP,
-    version: "v1",
-    kind: "Role",
-    list_kind: "RoleList",
-    plural: "roles",
-    singular: "role",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
-    columns: ROLE_COLUMNS,
-    ops: &RoleOps,
-};
+/// API-269.
+const COLUMNS: &[Column] = &[Column::NAME, Column::CREATED_AT];
+
+pub static ROLE: Kind =
+    Kind { columns: COLUMNS, ..Kind::new(GROUP, ["Role", "RoleList", "roles", "role"], Scope::Namespaced, &OPS) };
 
 pub static CLUSTER_ROLE: Kind = Kind {
-    group: GROUP,
-    version: "v1",
-    kind: "ClusterRole",
-    list_kind: "ClusterRoleList",
-    plural: "clusterroles",
-    singular: "clusterrole",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Cluster,
-    subresources: &[],
-    columns: ROLE_COLUMNS,
-    ops: &ClusterRoleOps,
+    columns: COLUMNS,
+    ..Kind::new(GROUP, ["ClusterRole", "ClusterRoleList", "clusterroles", "clusterrole"], Scope::Cluster, &CLUSTER_OPS)
 };
 
-struct RoleOps;
+static OPS: Plain = Plain {
+    name_format: NameFormat::PathSegment,
+    creates_on_update: true,
+    check: |errors, doc| errors.0.extend(check_rules(doc, true)),
+    check_update: |errors, doc, _| errors.0.extend(check_rules(doc, true)),
+    ..Plain::of(&ROLE, &Typed::<Role>::NEW)
+};
 
-impl KindOps for RoleOps {
-    fn kind(&self) -> &'static Kind {
-        &ROLE
-    }
+static CLUSTER_OPS: Plain = Plain {
+    name_format: NameFormat::PathSegment,
+    creates_on_update: true,
+    check: |errors, doc| errors.0.extend(cluster_role(doc)),
+    check_update: |errors, doc, _| errors.0.extend(cluster_role(doc)),
+    ..Plain::of(&CLUSTER_ROLE, &Typed::<ClusterRole>::NEW)
+};
 
-    fn schema(&self) -> &'static dyn Schema {
-        &Typed::<Role>::NEW
-    }
-
-    fn name_format(&self) -> NameFormat {
-        NameFormat::PathSegment
-    }
-
-    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
-        errors.extend(check_rules(doc, true));
-        errors
-    }
-
-    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = check_rules(doc, true);
-        errors.extend(meta::validate_update(doc, old));
-        errors
-    }
-
-    fn row(&self, doc: &Value, _now: ambient::Now) -> Vec<Value> {
-        role_row(doc)
-    }
-}
-
-struct ClusterRoleOps;
-
-impl KindOps for ClusterRoleOps {
-    fn kind(&self) -> &'static Kind {
-        &CLUSTER_ROLE
-    }
-
-    fn schema(&self) -> &'static dyn Schema {
-        &Typed::<ClusterRole>::NEW
-    }
-
-    fn name_format(&self) -> NameFormat {
-        NameFormat::PathSegment
-    }
-
-    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = meta::validate_create(doc, Scope::Cluster, self.name_format());
-        errors.extend(check_rules(doc, false));
-        errors.extend(check_aggregation(doc));
-        errors
-    }
-
-    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
-        let mut errors = check_rules(doc, false);
-        errors.extend(check_aggregation(doc));
-        errors.extend(meta::validate_update(doc, old));
-        errors
-    }
-
-    fn row(&self, doc: &Value, _now: ambient::Now) -> Vec<Value> {
-        role_row(doc)
-    }
+fn cluster_role(doc: &Value) -> Vec<FieldError> {
+    let mut errors = check_rules(doc, false);
+    errors.extend(check_aggregation(doc));
+    errors
 }
 
 /// API-659: whose rules a role gathers; none if it has its own.

@@ -8,24 +8,7 @@ use super::Errors;
 use crate::Quantity;
 use crate::doc::{at, items, text};
 use crate::errors::FieldError;
-use crate::meta::invalid_each;
-use crate::names;
-
-/// Resources a container can have without a domain.
-const CONTAINER: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-
-/// Resources with a meaning elsewhere in the API.
-const ELSEWHERE: [&str; 9] = [
-    "storage",
-    "pods",
-    "services",
-    "replicationcontrollers",
-    "resourcequotas",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-];
+use crate::kinds::resource_names::{self, is_huge};
 
 pub(super) fn container(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
     let resources = at(container, "resources");
@@ -42,10 +25,10 @@ pub(super) fn container(errors: &mut Errors, container: &Value, path: &str, spec
     resize(errors, container, path, spec);
 }
 
-fn list(errors: &mut Errors, list: &Value, path: &str) {
+pub(in crate::kinds) fn list(errors: &mut Errors, list: &Value, path: &str) {
     for (name, amount) in list.as_object().into_iter().flatten() {
         let path = format!("{path}[{name}]");
-        resource_name(errors, name, &path);
+        resource_names::container(errors, &path, name);
         let quantity = Quantity::parse(amount.as_str().unwrap_or_default()).unwrap_or_default();
         if quantity.is_negative() {
             errors.push(FieldError::invalid(&path, quantity.to_string(), "must be greater than or equal to 0"));
@@ -54,33 +37,6 @@ fn list(errors: &mut Errors, list: &Value, path: &str) {
             errors.push(FieldError::invalid(&path, quantity.to_string(), "must be an integer"));
         }
     }
-}
-
-fn resource_name(errors: &mut Errors, name: &str, path: &str) {
-    let problems = names::qualified_name(name);
-    if !problems.is_empty() {
-        return invalid_each(&mut errors.0, path, name, problems);
-    }
-    if CONTAINER.contains(&name) || is_huge(name) {
-        return;
-    }
-    match name.split_once('/') {
-        None => {
-            if !ELSEWHERE.contains(&name) {
-                let detail = "must be a standard resource type or fully qualified";
-                errors.push(FieldError::invalid(path, name, detail));
-            }
-            errors.push(FieldError::invalid(path, name, "must be a standard resource for containers"));
-        }
-        Some((domain, _)) if domain.starts_with("requests.") => {
-            errors.push(FieldError::invalid(path, name, "doesn't follow extended resource name standard"));
-        }
-        Some(_) => {}
-    }
-}
-
-fn is_huge(name: &str) -> bool {
-    name.starts_with("hugepages-")
 }
 
 /// API-528.
