@@ -13,7 +13,9 @@ fn api_053_api_762_runtime_classes_are_checked() {
     create(
         class(&json!({"handler": "crun", "overhead": {"podFixed": {"cpu": "0.25"}},
             "scheduling": {"nodeSelector": {"a": "b"}, "tolerations": [{"key": "k", "operator": "Exists"}]}})),
-        expect![[r#"{"apiVersion":"node.k8s.io/v1","kind":"RuntimeClass","handler":"crun","metadata":{"name":"sandboxed"},"overhead":{"podFixed":{"cpu":"250m"}},"scheduling":{"nodeSelector":{"a":"b"},"tolerations":[{"key":"k","operator":"Exists"}]}}"#]],
+        expect![[
+            r#"{"apiVersion":"node.k8s.io/v1","kind":"RuntimeClass","handler":"crun","metadata":{"name":"sandboxed"},"overhead":{"podFixed":{"cpu":"250m"}},"scheduling":{"nodeSelector":{"a":"b"},"tolerations":[{"key":"k","operator":"Exists"}]}}"#
+        ]],
     );
     create(
         class(&json!({"handler": "a_b", "overhead": {"podFixed": {"cpu": "-1", "what": "1"}},
