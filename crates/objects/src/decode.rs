@@ -1,8 +1,10 @@
 //! Typed checks of documents: wrong types are errors, unknown fields are named.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -32,6 +34,10 @@ pub trait Schema: Sync {
     /// Rewrites the document as the type serialises it: unknown fields, nulls
     /// and empty lists vanish, times get their usual precision.
     fn canonicalise(&self, doc: &mut Value);
+    /// Upstream's name of the type (API-071).
+    fn name(&self) -> Cow<'static, str>;
+    /// Adds the type and what it consists of to the generator's definitions.
+    fn describe(&self, generator: &mut SchemaGenerator);
 }
 
 /// The schema of a `k8s-openapi` type.
@@ -41,7 +47,7 @@ impl<T> Typed<T> {
     pub const NEW: Self = Self(PhantomData);
 }
 
-impl<T: DeserializeOwned + Serialize> Schema for Typed<T> {
+impl<T: DeserializeOwned + Serialize + JsonSchema> Schema for Typed<T> {
     fn check(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
         // Numbers are fine as quantities, but the generated types only take text.
         let textual = quantities::as_text(doc)?;
@@ -55,6 +61,14 @@ impl<T: DeserializeOwned + Serialize> Schema for Typed<T> {
             crate::doc::prune(&mut canonical);
             *doc = canonical;
         }
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn describe(&self, generator: &mut SchemaGenerator) {
+        generator.subschema_for::<T>();
     }
 }
 

@@ -8,7 +8,7 @@ use crate::decode::{DecodeError, Schema};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::names::NameFormat;
-use crate::{doc, meta, patch, printing};
+use crate::{doc, meta, printing};
 
 mod addresses;
 pub mod config_map;
@@ -237,11 +237,6 @@ pub trait KindOps: Sync {
     /// Which names objects of the kind may have (API-170 to API-174).
     fn name_format(&self) -> NameFormat {
         NameFormat::Subdomain
-    }
-
-    /// How strategic merge patches treat the kind's lists and maps.
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::OBJECT
     }
 
     /// Whether `generation` is kept (API-178).

@@ -36,6 +36,7 @@ pub mod qos;
 pub mod quantity;
 pub mod reasons;
 pub mod requests;
+pub mod schema;
 pub mod selectors;
 pub mod wire;
 

@@ -7,12 +7,7 @@ use serde_json::Value;
 use crate::kinds::Kind;
 
 mod order;
-mod schema;
 mod strategic;
-
-pub use schema::{
-    CLAIM, CONTAINER, Field, METADATA, NAMESPACE, NODE, OBJECT, PLAIN, POD, SERVICE, SERVICE_ACCOUNT, Strategy, Type,
-};
 
 /// A patch that can not be applied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +54,7 @@ pub fn strategic_merge_patch(kind: &Kind, original: &Value, patch: &Value) -> Re
     if !patch.is_object() {
         return Err(PatchError::Malformed("a strategic merge patch must be a JSON object".to_owned()));
     }
-    strategic::apply(kind.ops.merge_type(), original, patch)
+    strategic::apply(crate::schema::types().of(kind), original, patch)
 }
 
 #[cfg(test)]

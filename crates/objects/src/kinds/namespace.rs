@@ -9,7 +9,7 @@ use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::names::NameFormat;
-use crate::{meta, patch, printing};
+use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -45,10 +45,6 @@ impl KindOps for NamespaceOps {
 
     fn name_format(&self) -> NameFormat {
         NameFormat::Label
-    }
-
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::NAMESPACE
     }
 
     fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {

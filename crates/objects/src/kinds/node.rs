@@ -11,7 +11,7 @@ use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::meta::{self, invalid_each};
-use crate::{names, patch, printing};
+use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -54,10 +54,6 @@ impl KindOps for NodeOps {
 
     fn schema(&self) -> &'static dyn Schema {
         &Typed::<Node>::NEW
-    }
-
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::NODE
     }
 
     /// API-732.

@@ -9,7 +9,7 @@ use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::storage::{access_modes, modes_cell, or_unset, phase, storage, volume_mode};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
-use crate::{meta, patch, printing};
+use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -51,10 +51,6 @@ impl KindOps for ClaimOps {
 
     fn schema(&self) -> &'static dyn Schema {
         &Typed::<PersistentVolumeClaim>::NEW
-    }
-
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::CLAIM
     }
 
     /// API-736.

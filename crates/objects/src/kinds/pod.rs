@@ -11,7 +11,7 @@ use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::reasons::{condition, phase};
-use crate::{meta, patch, qos};
+use crate::{meta, qos};
 
 mod defaults;
 mod ephemeral;
@@ -84,10 +84,6 @@ impl KindOps for PodOps {
 
     fn schema(&self) -> &'static dyn Schema {
         &Typed::<Pod>::NEW
-    }
-
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::POD
     }
 
     fn has_generation(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use std::marker::PhantomData;
 
+use k8s_openapi::schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -88,7 +89,7 @@ pub static SELF_RULES: Kind = review(
 /// The row of the table, and the type of the documents.
 struct Review<T>(fn() -> &'static Kind, PhantomData<fn() -> T>);
 
-impl<T: DeserializeOwned + Serialize + 'static> KindOps for Review<T> {
+impl<T: DeserializeOwned + Serialize + JsonSchema + 'static> KindOps for Review<T> {
     fn kind(&self) -> &'static Kind {
         (self.0)()
     }

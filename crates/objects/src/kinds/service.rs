@@ -12,7 +12,7 @@ use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::names::NameFormat;
-use crate::{meta, patch};
+use crate::meta;
 
 mod table;
 mod update;
@@ -101,10 +101,6 @@ impl KindOps for ServiceOps {
     /// API-171.
     fn name_format(&self) -> NameFormat {
         NameFormat::Label1035
-    }
-
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::SERVICE
     }
 
     fn creates_on_update(&self) -> bool {

@@ -2,7 +2,6 @@
 
 use crate::decode::{Schema, Typed};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
-use crate::patch;
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -28,9 +27,5 @@ impl KindOps for ServiceAccountOps {
 
     fn schema(&self) -> &'static dyn Schema {
         &Typed::<crate::api::core::v1::ServiceAccount>::NEW
-    }
-
-    fn merge_type(&self) -> &'static patch::Type {
-        &patch::SERVICE_ACCOUNT
     }
 }

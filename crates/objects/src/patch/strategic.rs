@@ -7,14 +7,15 @@
 use serde_json::{Map, Value};
 
 use super::order;
-use super::{PLAIN, PatchError, Strategy, Type};
+use super::PatchError;
+use crate::schema::{self, Node, Strategy, TypeId};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
-pub(super) fn apply(of: &'static Type, original: &Value, patch: &Value) -> Result<Value, PatchError> {
+pub(super) fn apply(of: Option<TypeId>, original: &Value, patch: &Value) -> Result<Value, PatchError> {
     let empty = Map::new();
     let (Some(patch), original) = (patch.as_object(), original.as_object().unwrap_or(&empty)) else {
         return Err(malformed("a strategic merge patch must be a JSON object"));
@@ -26,8 +27,26 @@ fn malformed(problem: impl Into<String>) -> PatchError {
     PatchError::Malformed(problem.into())
 }
 
+/// What the type says about a key; nothing if it does not know it.
+fn child(of: Option<TypeId>, key: &str) -> (Strategy, Option<TypeId>) {
+    let types = schema::types();
+    match of.map(|of| types.node(of)) {
+        Some(Node::Map { of, .. }) => (Strategy::Plain, Some(*of)),
+        Some(node) => node.field(key).map_or((Strategy::Plain, None), |field| (field.strategy, Some(field.of))),
+        None => (Strategy::Plain, None),
+    }
+}
+
+/// The type of a list's items.
+fn items(of: Option<TypeId>) -> Option<TypeId> {
+    match schema::types().node(of?) {
+        Node::List { of, .. } => Some(*of),
+        _ => None,
+    }
+}
+
 fn merge_maps(
-    of: &'static Type,
+    of: Option<TypeId>,
     original: &Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<Map<String, Value>, PatchError> {
@@ -58,9 +77,8 @@ fn merge_maps(
         } else if change.is_null() {
             result.shift_remove(key);
         } else {
-            let field = of.field(key);
             let order = patch.get(&format!("{SET_ORDER}{key}"));
-            let merged = merge_field(field.map(|field| (field.strategy, field.of)), result.get(key), change, order)?;
+            let merged = merge_field(child(of, key), result.get(key), change, order)?;
             result.insert(key.clone(), merged);
         }
     }
@@ -79,17 +97,17 @@ fn retained(original: &Map<String, Value>, patch: &Map<String, Value>) -> Result
 }
 
 fn merge_field(
-    field: Option<(Strategy, &'static Type)>,
+    field: (Strategy, Option<TypeId>),
     original: Option<&Value>,
     change: &Value,
     order: Option<&Value>,
 ) -> Result<Value, PatchError> {
-    let (strategy, of) = field.unwrap_or((Strategy::Object, &PLAIN));
+    let (strategy, of) = field;
     match (strategy, change) {
         (Strategy::Replace, change) => Ok(cleaned(change)),
         (Strategy::MergeBy(key), Value::Array(change)) => {
             let original = original.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            let merged = merge_list(of, key, original, change)?;
+            let merged = merge_list(items(of), key, original, change)?;
             order::keyed(key, original, merged, change, order)
         }
         (Strategy::MergeSet, Value::Array(change)) => {
@@ -109,7 +127,7 @@ fn merge_field(
 }
 
 /// API-395, API-399: elements are found by the printed form of their key.
-fn merge_list(of: &'static Type, key: &str, original: &[Value], patch: &[Value]) -> Result<Vec<Value>, PatchError> {
+fn merge_list(of: Option<TypeId>, key: &str, original: &[Value], patch: &[Value]) -> Result<Vec<Value>, PatchError> {
     if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
         return Ok(patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect());
     }
@@ -154,10 +172,10 @@ fn delete_scalars(result: &mut Map<String, Value>, list: &str, gone: &Value) -> 
 }
 
 /// API-397: an order without changes to the list itself.
-fn reorder(of: &'static Type, result: &mut Map<String, Value>, list: &str, order: &Value) -> Result<(), PatchError> {
+fn reorder(of: Option<TypeId>, result: &mut Map<String, Value>, list: &str, order: &Value) -> Result<(), PatchError> {
     let Some(items) = result.get(list).and_then(Value::as_array).cloned() else { return Ok(()) };
-    let sorted = match of.field(list).map(|field| field.strategy) {
-        Some(Strategy::MergeBy(key)) => order::keyed(key, &items, items.clone(), &[], Some(order))?,
+    let sorted = match child(of, list).0 {
+        Strategy::MergeBy(key) => order::keyed(key, &items, items.clone(), &[], Some(order))?,
         _ => order::scalars(&items, items.clone(), &[], Some(order))?,
     };
     result.insert(list.to_owned(), sorted);
