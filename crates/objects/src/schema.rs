@@ -39,9 +39,18 @@ pub enum Node {
     /// Anything; objects merge, all else is replaced.
     Deduced,
     /// Sorted by name.
-    Struct { fields: Box<[Field]>, is_atomic: bool },
-    Map { of: TypeId, is_atomic: bool },
-    List { of: TypeId, relation: ListRelation },
+    Struct {
+        fields: Box<[Field]>,
+        is_atomic: bool,
+    },
+    Map {
+        of: TypeId,
+        is_atomic: bool,
+    },
+    List {
+        of: TypeId,
+        relation: ListRelation,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +118,8 @@ impl Types {
     fn build() -> Self {
         let facts = Facts::read();
         let definitions = definitions(kinds::ALL);
-        let mut builder = Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
+        let mut builder =
+            Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
         for name in definitions.keys() {
             builder.named(name);
         }

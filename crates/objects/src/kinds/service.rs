@@ -11,8 +11,8 @@ use crate::doc::{as_object, at, items, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
-use crate::names::NameFormat;
 use crate::meta;
+use crate::names::NameFormat;
 
 mod table;
 mod update;

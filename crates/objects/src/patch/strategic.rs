@@ -6,8 +6,8 @@
 
 use serde_json::{Map, Value};
 
-use super::order;
 use super::PatchError;
+use super::order;
 use crate::schema::{self, Node, Strategy, TypeId};
 
 const PATCH: &str = "$patch";
