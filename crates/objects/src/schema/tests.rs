@@ -1,3 +1,5 @@
+//! The graph of types says what the specification demands of each field.
+
 use super::*;
 
 fn kind(name: &str) -> TypeId {
