@@ -264,9 +264,25 @@ impl Cache {
             }
             let event = Arc::new(Event::new(revision, change));
             let window = self.window;
-            let name = topic_of(event.key()).unwrap_or(event.key()).to_owned();
-            self.topic(&name).push(event, window);
+            let name = topic_of(event.key()).unwrap_or(event.key());
+            match self.topics.get_mut(name) {
+                Some(topic) => topic.push(Arc::clone(&event), window),
+                None => self.topic(name).push(Arc::clone(&event), window),
+            }
         }
+    }
+
+    /// Jumps to a later state without knowing what happened in between:
+    /// whoever watches from before it must list anew.
+    pub(crate) fn replace(&mut self, image: Image) {
+        assert!(image.revision >= self.revision, "revisions only grow: {} after {}", image.revision, self.revision);
+        (self.entries, self.revision, self.forgotten) = (image.entries, image.revision, image.revision);
+        for topic in self.topics.values_mut() {
+            let signal = topic.signal.clone();
+            *topic = Topic { signal, ..Topic::new(image.revision) };
+            topic.signal.send_replace(Signal::Written);
+        }
+        self.any_topic.send_replace(Signal::Written);
     }
 
     /// Wakes the watchers of what was published after `since`.

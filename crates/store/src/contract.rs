@@ -18,8 +18,12 @@ use crate::{Entry, Event, Revision};
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// The revision of the newest acknowledged write.
+    /// The revision of the newest acknowledged write, whoever made it. Reads
+    /// that follow show it, so this is also how to read nothing stale.
     async fn revision(&self) -> Result<Revision, ReadError>;
+
+    /// The revision that reads show now. Asks nobody, never goes back.
+    fn shown(&self) -> Revision;
 
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError>;
 
@@ -127,6 +131,9 @@ pub enum OpenError {
     Damaged { path: PathBuf, detail: String },
     #[error("store {path}: {source}")]
     Io { path: PathBuf, source: std::io::Error },
+    /// Look after etcd, or after how it is named.
+    #[error("etcd at {addresses}: {detail}")]
+    Etcd { addresses: String, detail: String },
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -16,9 +16,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
+use crate::pending::check_size;
 use crate::{Entry, ListRequest, Listing, Op, OpenError, ReadError, Revision};
 use crate::{Store, Watch, WatchError, WriteError};
-use writer::Submission;
+use writer::{Submission, Writer};
 
 /// Sizes of the engine's buffers.
 #[derive(Debug, Clone)]
@@ -65,15 +66,16 @@ pub struct Embedded {
 impl Embedded {
     /// Opens or creates the file and loads it. Blocks: call it at start.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let (disk, image) = disk::open(path, options.page_cache_bytes)?;
+        let file = disk::Location { path: path.to_owned(), page_cache_bytes: options.page_cache_bytes };
+        let (disk, image) = disk::open(&file)?;
         let window =
             Window { events_max: options.history_per_topic_max, bytes_max: options.history_bytes_per_topic_max };
         let cache = Arc::new(RwLock::new(Cache::new(image, window)));
         let (submissions, queue) = mpsc::channel(options.queue_max);
-        let shared = Arc::clone(&cache);
+        let writer = Writer::new(file, disk, Arc::clone(&cache), options.group_max);
         let writer = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || writer::run(disk, &shared, queue, options.group_max))
+            .spawn(move || writer.run(queue))
             .map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
         Ok(Self {
             cache,
@@ -106,6 +108,10 @@ impl Store for Embedded {
         Ok(self.read().revision())
     }
 
+    fn shown(&self) -> Revision {
+        self.read().revision()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
         Ok(self.read().get(key))
     }
@@ -115,13 +121,7 @@ impl Store for Embedded {
     }
 
     async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError> {
-        for op in &batch {
-            let bytes = op.value.as_ref().map_or(0, bytes::Bytes::len);
-            if bytes > self.value_bytes_max {
-                let key = Arc::clone(&op.key);
-                return Err(WriteError::TooLarge { key, bytes, bytes_max: self.value_bytes_max });
-            }
-        }
+        check_size(&batch, self.value_bytes_max)?;
         let gone = || WriteError::Unavailable { detail: "the writer has stopped".into() };
         let submissions = self.submissions.as_ref().ok_or_else(gone)?;
         let (answer, answered) = oneshot::channel();

@@ -22,6 +22,7 @@ mod contract;
 mod cursor;
 mod embedded;
 mod entry;
+mod etcd;
 mod memory;
 mod pending;
 
@@ -30,4 +31,5 @@ pub use contract::{
 };
 pub use embedded::{Embedded, Options};
 pub use entry::{Change, Entry, Event, Revision};
+pub use etcd::{Etcd, EtcdOptions};
 pub use memory::Memory;

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use crate::cache::{self, Cache, Image, Window};
 use crate::cursor::Cursor;
-use crate::pending::Pending;
-use crate::{Entry, ListRequest, Listing, Op, ReadError, Revision, Store, Watch, WatchError, WriteError};
+use crate::pending::{Pending, check_size};
+use crate::{Entry, ListRequest, Listing, Op, Options, ReadError, Revision, Store, Watch, WatchError, WriteError};
 
 /// Forgets everything when dropped.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ impl Store for Memory {
         Ok(cache::read(&self.cache).revision())
     }
 
+    fn shown(&self) -> Revision {
+        cache::read(&self.cache).revision()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
         Ok(cache::read(&self.cache).get(key))
     }
@@ -46,6 +50,7 @@ impl Store for Memory {
     }
 
     async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError> {
+        check_size(&batch, Options::default().value_bytes_max)?;
         let _turn = self.turn.lock().expect("never poisoned: nothing here panics halfway");
         let mut pending = Pending::new(&self.cache);
         let before = pending.revision;

@@ -50,7 +50,18 @@ impl<'a> Pending<'a> {
     }
 }
 
-fn holds(condition: Condition, current: Option<&Entry>) -> bool {
+/// Refuses a batch that can never be written.
+pub(crate) fn check_size(batch: &[Op], bytes_max: usize) -> Result<(), WriteError> {
+    for op in batch {
+        let bytes = op.value.as_ref().map_or(0, bytes::Bytes::len);
+        if bytes > bytes_max {
+            return Err(WriteError::TooLarge { key: Arc::clone(&op.key), bytes, bytes_max });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn holds(condition: Condition, current: Option<&Entry>) -> bool {
     match (condition, current) {
         (Condition::Absent, current) => current.is_none(),
         (Condition::Unchanged(seen), Some(current)) => current.modified == seen,

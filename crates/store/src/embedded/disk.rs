@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -53,14 +53,22 @@ impl Disk {
     }
 }
 
+/// Where the file is, and how much of it may be kept in memory.
+#[derive(Debug)]
+pub(crate) struct Location {
+    pub(crate) path: PathBuf,
+    pub(crate) page_cache_bytes: usize,
+}
+
 /// Opens or creates the file, checks it, and loads everything.
-pub(crate) fn open(path: &Path, page_cache_bytes: usize) -> Result<(Disk, Image), OpenError> {
+pub(crate) fn open(location: &Location) -> Result<(Disk, Image), OpenError> {
+    let path = location.path.as_path();
     let io = |source| OpenError::Io { path: path.to_owned(), source };
     let is_new = !path.exists();
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
     let mut builder = Database::builder();
-    builder.set_cache_size(page_cache_bytes);
+    builder.set_cache_size(location.page_cache_bytes);
     let mut database = builder.create_file(file).map_err(|error| open_error(path, error))?;
     if is_new && let Some(parent) = path.parent() {
         // The directory entry is part of what must survive a power cut.

@@ -1,15 +1,21 @@
 //! The one thread that writes: drains the queue, decides each batch against
 //! the state it leaves behind, commits all of them with one fsync, publishes,
 //! answers.
+//!
+//! After a failed commit nobody knows what the disk holds. Nothing more is
+//! accepted until the file was opened again and has told; a full disk that is
+//! full no longer heals that way.
 
-use std::sync::RwLock;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
-use super::disk::Disk;
+use super::disk::{self, Disk, Location};
 use crate::cache::{self, Cache};
 use crate::pending::Pending;
-use crate::{Op, Revision, WriteError};
+use crate::{Change, Op, Revision, WriteError};
 
 /// One batch on its way to disk.
 #[derive(Debug)]
@@ -18,66 +24,121 @@ pub(crate) struct Submission {
     pub(crate) answer: oneshot::Sender<Result<Revision, WriteError>>,
 }
 
-/// Runs until every sender is gone.
-pub(crate) fn run(disk: Disk, cache: &RwLock<Cache>, mut queue: mpsc::Receiver<Submission>, group_max: usize) {
-    let mut failure: Option<String> = None;
-    while let Some(first) = queue.blocking_recv() {
-        let mut group = vec![first];
-        while group.len() < group_max
-            && let Ok(next) = queue.try_recv()
-        {
-            group.push(next);
+#[derive(Debug)]
+pub(crate) struct Writer {
+    location: Location,
+    cache: Arc<RwLock<Cache>>,
+    group_max: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Open(Disk),
+    Failed {
+        detail: String,
+        /// What the failed commit was about: it is on disk whole or not at all.
+        unsure: Vec<(Revision, Vec<Change>)>,
+        retry_at: Instant,
+    },
+}
+
+/// Opening reads and checks the whole file, so not for every write.
+const RETRY_PAUSE: Duration = Duration::from_millis(500);
+
+impl Writer {
+    pub(crate) fn new(location: Location, disk: Disk, cache: Arc<RwLock<Cache>>, group_max: usize) -> Self {
+        Self { location, cache, group_max, state: State::Open(disk) }
+    }
+
+    /// Runs until every sender is gone.
+    pub(crate) fn run(mut self, mut queue: mpsc::Receiver<Submission>) {
+        while let Some(first) = queue.blocking_recv() {
+            let mut group = vec![first];
+            while group.len() < self.group_max
+                && let Ok(next) = queue.try_recv()
+            {
+                group.push(next);
+            }
+            self.reopen();
+            self.commit(group);
         }
-        if failure.is_none() {
-            failure = commit(&disk, cache, group).err();
-        } else if let Some(detail) = &failure {
-            refuse(group, detail);
+    }
+
+    fn commit(&mut self, group: Vec<Submission>) {
+        let disk = match &self.state {
+            State::Open(disk) => disk,
+            State::Failed { detail, .. } => return refuse(group.into_iter().map(|each| each.answer), detail),
+        };
+        let mut pending = Pending::new(&self.cache);
+        let (mut changes, mut answers) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
+        for Submission { batch, answer } in group {
+            match pending.apply(batch) {
+                Ok(changed) => {
+                    changes.push((pending.revision, changed));
+                    answers.push((pending.revision, answer));
+                }
+                Err(error) => drop(answer.send(Err(error))),
+            }
         }
+        if changes.is_empty() {
+            return;
+        }
+        if let Err(error) = disk.commit(pending.revision, &pending.overlay) {
+            let detail = error.to_string();
+            tracing::error!(detail, "the store can not be written");
+            refuse(answers.into_iter().map(|(_, answer)| answer), &detail);
+            self.state = State::Failed { detail, unsure: changes, retry_at: Instant::now() + RETRY_PAUSE };
+            return;
+        }
+        publish(&self.cache, changes);
+        for (revision, answer) in answers {
+            // A caller that went away does not need the answer.
+            let _ = answer.send(Ok(revision));
+        }
+    }
+
+    /// After a failure: opens the file again, if it is time to.
+    fn reopen(&mut self) {
+        let State::Failed { detail, unsure, retry_at } = &mut self.state else { return };
+        if Instant::now() < *retry_at {
+            return;
+        }
+        *retry_at = Instant::now() + RETRY_PAUSE;
+        let (disk, image) = match disk::open(&self.location) {
+            Ok(opened) => opened,
+            Err(error) => {
+                *detail = error.to_string();
+                return tracing::error!(%detail, "the store can not be opened again");
+            }
+        };
+        let known = cache::read(&self.cache).revision();
+        let written = unsure.last().map_or(known, |(revision, _)| *revision);
+        match image.revision {
+            found if found == known => {}
+            // The failed commit had come to disk all the same.
+            found if found == written => publish(&self.cache, std::mem::take(unsure)),
+            found => {
+                *detail = format!("the file is at revision {found} and not at {known}: somebody else has changed it");
+                return tracing::error!(%detail, "the store can not be used again");
+            }
+        }
+        tracing::info!("the store can be written again");
+        self.state = State::Open(disk);
     }
 }
 
-/// After a failed commit nobody knows what the disk holds, so nothing more is
-/// accepted until the file was opened again.
-fn refuse(group: Vec<Submission>, detail: &str) {
-    for submission in group {
-        let _ = submission.answer.send(Err(WriteError::Unavailable { detail: detail.to_owned() }));
+fn publish(cache: &RwLock<Cache>, changes: Vec<(Revision, Vec<Change>)>) {
+    let mut cache = cache::write(cache);
+    let before = cache.revision();
+    for (revision, changes) in changes {
+        cache.publish(revision, changes);
     }
+    cache.wake(before);
 }
 
-fn commit(disk: &Disk, cache: &RwLock<Cache>, group: Vec<Submission>) -> Result<(), String> {
-    let mut pending = Pending::new(cache);
-    let start = pending.revision;
-    let mut accepted = Vec::with_capacity(group.len());
-    for Submission { batch, answer } in group {
-        match pending.apply(batch) {
-            Ok(changes) => accepted.push((pending.revision, changes, answer)),
-            Err(error) => drop(answer.send(Err(error))),
-        }
+fn refuse(answers: impl Iterator<Item = oneshot::Sender<Result<Revision, WriteError>>>, detail: &str) {
+    for answer in answers {
+        let _ = answer.send(Err(WriteError::Unavailable { detail: detail.to_owned() }));
     }
-    if accepted.is_empty() {
-        return Ok(());
-    }
-    let end = pending.revision;
-    if let Err(error) = disk.commit(end, &pending.overlay) {
-        let detail = error.to_string();
-        tracing::error!(%detail, "the store can not write any more");
-        for (_, _, answer) in accepted {
-            let _ = answer.send(Err(WriteError::Unavailable { detail: detail.clone() }));
-        }
-        return Err(detail);
-    }
-    let mut answers = Vec::with_capacity(accepted.len());
-    {
-        let mut cache = cache::write(cache);
-        for (revision, changes, answer) in accepted {
-            cache.publish(revision, changes);
-            answers.push((revision, answer));
-        }
-        cache.wake(start);
-    }
-    for (revision, answer) in answers {
-        // A caller that went away does not need the answer.
-        let _ = answer.send(Ok(revision));
-    }
-    Ok(())
 }
