@@ -145,7 +145,8 @@ impl Store for Etcd {
         let newest = self.newest.ask(&self.link).await;
         let newest = newest.map_err(|status| ReadError::Unavailable { detail: told(&status) })?;
         if newest < before {
-            let detail = format!("etcd went back from revision {before} to {newest}: was a backup restored? Start anew");
+            let detail =
+                format!("etcd went back from revision {before} to {newest}: was a backup restored? Start anew");
             return Err(ReadError::Unavailable { detail });
         }
         if !self.shows(newest).await {

@@ -81,14 +81,19 @@ impl Link {
         answers.await.map(tonic::Response::into_inner)
     }
 
-    async fn timed<T>(&self, index: usize, ask: impl AsyncFnOnce(&mut Grpc<Channel>) -> Result<T, Status>) -> Result<T, Status> {
+    async fn timed<T>(
+        &self,
+        index: usize,
+        ask: impl AsyncFnOnce(&mut Grpc<Channel>) -> Result<T, Status>,
+    ) -> Result<T, Status> {
         let mut client = self.members[index % self.members.len()].clone();
         let answer = async {
             client.ready().await.map_err(|error| Status::unavailable(causes(&error)))?;
             ask(&mut client).await
         };
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await;
-        let answer = answer.unwrap_or_else(|_| Err(Status::unavailable(format!("no answer within {ANSWER_TIMEOUT:?}"))));
+        let answer =
+            answer.unwrap_or_else(|_| Err(Status::unavailable(format!("no answer within {ANSWER_TIMEOUT:?}"))));
         if answer.as_ref().is_err_and(|status| status.code() == Code::Unavailable) {
             // Somebody else may have moved on already.
             let _ = self.current.compare_exchange(index, index.wrapping_add(1), Ordering::Relaxed, Ordering::Relaxed);
@@ -120,7 +125,8 @@ fn member(address: &str, tls: Option<&TlsConnector>) -> Result<Grpc<Channel>, St
     };
     let host = uri.host().ok_or_else(|| wrong("it names no host"))?.to_owned();
     let port = uri.port_u16().unwrap_or(2379);
-    let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|_| wrong("no such host name"))?;
+    let name =
+        ServerName::try_from(host.trim_matches(['[', ']']).to_owned()).map_err(|_| wrong("no such host name"))?;
     let connector = tower::service_fn({
         let host = host.clone();
         move |_: Uri| dial(host.clone(), port, name.clone(), tls.clone())

@@ -22,8 +22,15 @@ pub(crate) struct Operation {
 pub(crate) enum What {
     Read(State),
     /// `value`: none to delete.
-    Written { condition: Condition, value: Option<u64>, revision: u64 },
-    Refused { condition: Condition, current: State },
+    Written {
+        condition: Condition,
+        value: Option<u64>,
+        revision: u64,
+    },
+    Refused {
+        condition: Condition,
+        current: State,
+    },
 }
 
 impl What {

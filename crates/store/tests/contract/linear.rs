@@ -20,7 +20,8 @@ pub(crate) async fn concurrent_writes_reads_and_watches_are_linearizable(fixture
     let start = store.revision().await.unwrap();
     let early = store.watch("/registry/", start).await.unwrap();
     let clock = Arc::new(AtomicU64::new(0));
-    let clients: Vec<_> = (0..CLIENTS).map(|id| Client::new(id, &store, &clock)).map(|it| tokio::spawn(it.run())).collect();
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|id| Client::new(id, &store, &clock)).map(|it| tokio::spawn(it.run())).collect();
     let mut histories: BTreeMap<u64, Vec<Operation>> = BTreeMap::new();
     for client in clients {
         for (key, operation) in client.await.unwrap() {
