@@ -18,6 +18,7 @@ pub mod event;
 pub mod lease;
 pub mod limit_range;
 pub mod namespace;
+pub mod networking;
 pub mod node;
 pub mod persistent_volume;
 pub mod persistent_volume_claim;
@@ -58,6 +59,11 @@ pub static ALL: &[&Kind] = &[
     &reviews::ACCESS,
     &lease::KIND,
     &endpoint_slice::KIND,
+    &networking::ingress::CLASS,
+    &networking::ingress::INGRESS,
+    &networking::addresses::IP_ADDRESS,
+    &networking::network_policy::KIND,
+    &networking::addresses::SERVICE_CIDR,
     &runtime_class::KIND,
     &rbac::binding::CLUSTER_ROLE_BINDING,
     &rbac::role::CLUSTER_ROLE,

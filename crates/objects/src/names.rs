@@ -3,6 +3,10 @@
 //! Every check answers the list of problems in upstream's words; an empty list
 //! means the name is fine.
 
+use std::net::IpAddr;
+
+use crate::errors::{Errors, FieldError};
+
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
 const LABEL_1035: &str = "[a-z]([-a-z0-9]*[a-z0-9])?";
@@ -21,6 +25,8 @@ pub enum NameFormat {
     Label1035,
     /// Anything that can stand in a URL path.
     PathSegment,
+    /// An IP address in its one form; no name is ever made from a prefix.
+    Address,
 }
 
 impl NameFormat {
@@ -35,6 +41,7 @@ impl NameFormat {
             Self::Subdomain => dns_subdomain(&masked),
             Self::Label1035 => dns_1035_label(&masked),
             Self::PathSegment => path_segment(name),
+            Self::Address => ip_address(name),
         }
     }
 }
@@ -75,6 +82,52 @@ pub fn dns_subdomain(name: &str) -> Vec<String> {
         ));
     }
     problems
+}
+
+/// A subdomain after `*.`: the hosts of ingresses and certificates.
+pub fn wildcard_subdomain(name: &str) -> Vec<String> {
+    let mut problems = Vec::new();
+    if name.len() > 253 {
+        problems.push(too_long(253));
+    }
+    if !name.strip_prefix("*.").is_some_and(is_subdomain) {
+        let expression = format!("\\*\\.{SUBDOMAIN}");
+        problems.push(regex(
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist \
+             of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+            &expression,
+            &["*.example.com"],
+        ));
+    }
+    problems
+}
+
+/// An address in its one form.
+pub fn ip_address(name: &str) -> Vec<String> {
+    let Ok(address) = name.parse::<IpAddr>() else {
+        return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()];
+    };
+    if matches!(address, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some()) {
+        return vec!["must not be an IPv4-mapped IPv6 address".to_owned()];
+    }
+    let canonical = address.to_string();
+    if canonical == name { Vec::new() } else { vec![format!("must be in canonical form ({canonical:?})")] }
+}
+
+/// `domain/path`: who answers for something.
+pub(crate) fn domain_path(errors: &mut Errors, path: &str, name: &str) {
+    if name.is_empty() {
+        return errors.push(FieldError::required(path, ""));
+    }
+    let (Some((host, rest)), false) = (name.split_once('/'), name.starts_with('/') || name.ends_with('/')) else {
+        let detail = "must be a domain-prefixed path (such as \"acme.io/foo\")";
+        return errors.push(FieldError::invalid(path, name, detail));
+    };
+    errors.0.extend(dns_subdomain(host).into_iter().map(|problem| FieldError::invalid(path, host, problem)));
+    if !rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b)) {
+        let detail = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+        errors.push(FieldError::invalid(path, rest, detail));
+    }
 }
 
 /// API-162.

@@ -6,6 +6,7 @@ mod label;
 mod lexer;
 #[cfg(test)]
 mod tests;
+pub(crate) mod typed;
 
 pub use field::{FieldSelector, FieldSelectorError};
 pub use label::{LabelSelector, Operator, Requirement, SelectorError};

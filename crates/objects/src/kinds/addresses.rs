@@ -33,10 +33,59 @@ pub(super) fn endpoint(path: &str, text: &str) -> Vec<FieldError> {
 }
 
 pub(super) fn is_cidr(text: &str) -> bool {
-    let Some((address, length)) = text.split_once('/') else { return false };
-    match (address.parse(), length.parse::<u8>()) {
-        (Ok(IpAddr::V4(_)), Ok(length)) => length <= 32,
-        (Ok(IpAddr::V6(_)), Ok(length)) => length <= 128,
-        _ => false,
+    Block::parse(text).is_some()
+}
+
+/// A CIDR, such as other kinds than the strict ones have it.
+pub(super) fn block(path: &str, text: &str) -> Option<FieldError> {
+    let detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+    (!is_cidr(text)).then(|| FieldError::invalid(path, text, detail))
+}
+
+/// A CIDR in the one way to write it.
+pub(super) fn strict_block(path: &str, text: &str) -> Option<FieldError> {
+    let Some(parsed) = Block::parse(text) else { return block(path, text) };
+    let is_mapped = matches!(parsed.address, IpAddr::V6(ip) if ip.to_ipv4_mapped().is_some());
+    let canonical = format!("{}/{}", parsed.network(), parsed.length);
+    let detail = match () {
+        () if is_mapped => "must not have an IPv4-mapped IPv6 address".to_owned(),
+        () if parsed.network() != parsed.address => "must not have bits set beyond the prefix length".to_owned(),
+        () if canonical != text => format!("must be in canonical form ({})", crate::errors::quote(&canonical)),
+        () => return None,
+    };
+    Some(FieldError::invalid(path, text, detail))
+}
+
+/// An address and how many of its bits all others in the block share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Block {
+    pub(super) address: IpAddr,
+    pub(super) length: u8,
+}
+
+impl Block {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (address, length) = text.split_once('/')?;
+        let (address, length) = (address.parse().ok()?, length.parse::<u8>().ok()?);
+        let most = if matches!(address, IpAddr::V4(_)) { 32 } else { 128 };
+        (length <= most).then_some(Self { address, length })
+    }
+
+    /// Its first address.
+    fn network(&self) -> IpAddr {
+        match self.address {
+            IpAddr::V4(ip) => {
+                IpAddr::V4((u32::from(ip) & u32::MAX.checked_shl(32 - u32::from(self.length)).unwrap_or(0)).into())
+            }
+            IpAddr::V6(ip) => {
+                IpAddr::V6((u128::from(ip) & u128::MAX.checked_shl(128 - u32::from(self.length)).unwrap_or(0)).into())
+            }
+        }
+    }
+
+    /// Whether the other one is a part of this, and smaller.
+    pub(super) fn has_within(&self, other: &Self) -> bool {
+        let cut = Self { length: self.length, ..*other };
+        other.length > self.length && cut.network() == self.network()
     }
 }

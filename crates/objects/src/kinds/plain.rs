@@ -9,24 +9,25 @@
 use serde_json::{Value, json};
 
 use crate::decode::Schema;
-use crate::doc::text;
+use crate::doc::{as_object, text};
 use crate::errors::{Errors, FieldError};
 use crate::gates::Gates;
-use crate::kinds::{Kind, KindOps};
+use crate::kinds::{Kind, KindOps, Subresource};
 use crate::names::NameFormat;
-use crate::{meta, patch, printing};
+use crate::{meta, printing};
 
 /// The operations of a kind, as values.
 pub(super) struct Plain {
     pub(super) kind: &'static Kind,
     pub(super) schema: &'static dyn Schema,
     pub(super) name_format: NameFormat,
-    pub(super) merge_type: &'static patch::Type,
     pub(super) has_generation: bool,
     pub(super) creates_on_update: bool,
     pub(super) updates_unconditionally: bool,
     /// Fills in a canonical document.
     pub(super) default: fn(&mut Value),
+    /// The status a new object gets, if its kind has one.
+    pub(super) first_status: fn() -> Value,
     /// What is wrong with a new object, beside its metadata.
     pub(super) check: fn(&mut Errors, &Value),
     /// What is wrong with a changed one: `(new, old)`.
@@ -47,11 +48,11 @@ impl Plain {
             kind,
             schema,
             name_format: NameFormat::Subdomain,
-            merge_type: &patch::OBJECT,
             has_generation: false,
             creates_on_update: false,
             updates_unconditionally: true,
             default: |_| {},
+            first_status: || json!({}),
             check: |_, _| {},
             check_update: |_, _, _| {},
             check_status: |_, _, _| {},
@@ -75,10 +76,6 @@ impl KindOps for Plain {
         self.name_format
     }
 
-    fn merge_type(&self) -> &'static patch::Type {
-        self.merge_type
-    }
-
     fn has_generation(&self) -> bool {
         self.has_generation
     }
@@ -94,6 +91,13 @@ impl KindOps for Plain {
     fn default(&self, doc: &mut Value) {
         self.schema.canonicalise(doc);
         (self.default)(doc);
+    }
+
+    fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
+        if self.kind.has(Subresource::Status) {
+            as_object(doc).insert("status".to_owned(), (self.first_status)());
+        }
+        meta::prepare_create(doc, self.has_generation);
     }
 
     fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {

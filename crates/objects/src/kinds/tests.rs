@@ -7,6 +7,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
+mod networking;
 mod quotas;
 mod rbac;
 mod runtime_class;

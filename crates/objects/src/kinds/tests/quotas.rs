@@ -69,7 +69,7 @@ fn api_042_api_766_quotas_are_checked() {
         quota(&json!({"hard": {"pods": "4", "requests.cpu": "1", "count/jobs.batch": "2",
             "gold.storageclass.storage.k8s.io/requests.storage": "1Gi", "requests.nvidia.com/gpu": 4}})),
         expect![[
-            r#"{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"n"},"spec":{"hard":{"count/jobs.batch":"2","gold.storageclass.storage.k8s.io/requests.storage":"1Gi","pods":"4","requests.cpu":"1","requests.nvidia.com/gpu":"4"}}}"#
+            r#"{"apiVersion":"v1","kind":"ResourceQuota","metadata":{"name":"q","namespace":"n"},"spec":{"hard":{"count/jobs.batch":"2","gold.storageclass.storage.k8s.io/requests.storage":"1Gi","pods":"4","requests.cpu":"1","requests.nvidia.com/gpu":"4"}},"status":{}}"#
         ]],
     );
     create(
