@@ -15,13 +15,14 @@ use tokio::sync::{Mutex, mpsc, watch};
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::gauge::{Gauge, Host};
+use crate::logind::{Guard, Logind};
 use crate::meter::Meter;
 use crate::pods::Pods;
 use crate::pull::Pace;
 use crate::server::{Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
-use crate::{log_files, node, oom, pull, statics};
+use crate::{log_files, logind, node, oom, pull, statics};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -34,6 +35,7 @@ pub struct Kubelet {
     line: NodeLine,
     news: mpsc::UnboundedReceiver<NodeFact>,
     face: watch::Sender<Face>,
+    logind: Option<Logind>,
 }
 
 /// What happens to the machine of an agent (TC-254). Cheap to clone.
@@ -61,7 +63,7 @@ impl Kubelet {
     pub fn new(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock: Clock) -> Self {
         let (line, news) = NodeLine::open();
         let (gauge, face) = (Arc::new(Host), watch::Sender::default());
-        Self { config, client, runtime, clock, listener: None, gauge, line, news, face }
+        Self { config, client, runtime, clock, listener: None, gauge, line, news, face, logind: None }
     }
 
     /// Reads another machine than this one.
@@ -74,6 +76,12 @@ impl Kubelet {
         Self { listener: Some(listener), ..self }
     }
 
+    /// Makes the machine wait for pods before it stops, if there is time for
+    /// them in the configuration (TC-248).
+    pub fn with_logind(self, logind: Logind) -> Self {
+        Self { logind: Some(logind), ..self }
+    }
+
     /// Tells the agent about its machine.
     pub fn power(&self) -> Power {
         Power(self.line.clone())
@@ -81,7 +89,7 @@ impl Kubelet {
 
     /// Works until `shutdown` is over. Pods go on without us (LC-376, TC-267).
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let Self { config, client, runtime, clock, listener, gauge, line, news, face } = self;
+        let Self { config, client, runtime, clock, listener, gauge, line, news, face, logind } = self;
         let work = async {
             let shown = face.subscribe();
             let ctx = Arc::new(start(config, client, runtime, clock, line, gauge).await);
@@ -95,6 +103,18 @@ impl Kubelet {
                     None => std::future::pending().await,
                 }
             };
+            let guard = logind.map(|logind| Guard {
+                logind,
+                wanted: ctx.config.settings.shutdown_groups.iter().map(|group| group.period).sum(),
+                node: ctx.node.clone(),
+                face: shown.clone(),
+                pods: cache.clone(),
+            });
+            let guarding = async {
+                if let Some(guard) = guard {
+                    logind::run(guard).await;
+                }
+            };
             let pods = follow_pods(ctx.clone(), cache.clone(), steward);
             let live = keep_current(ctx.clone(), cache.clone());
             tokio::join!(
@@ -103,7 +123,8 @@ impl Kubelet {
                 oom::run(ctx.clone()),
                 pods,
                 server,
-                live
+                live,
+                guarding
             );
         };
         tokio::select! {

@@ -27,6 +27,7 @@ mod statics;
 mod steward;
 
 mod gauge;
+mod logind;
 mod machine;
 mod measure;
 mod oom;
@@ -62,10 +63,12 @@ mod meter;
 mod server;
 
 mod ctx;
+mod durable;
 
 pub use agent::{Kubelet, Power};
 pub use config::{Capacity, Config, ImageTrust, Machine, Periods, PullLimits};
 pub use gauge::{Gauge, Host};
+pub use logind::Logind;
 pub use server::Listener;
 pub use volumes::unmount_volumes;
 

@@ -41,6 +41,8 @@ impl NodeLine {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Face {
     pub(crate) conditions: Vec<NodeCondition>,
+    /// The machine may stop: no pod is waited for.
+    pub(crate) has_shut_down: bool,
 }
 
 pub(crate) struct Steward {
@@ -96,7 +98,7 @@ impl Steward {
     }
 
     fn show(&self) {
-        let face = Face { conditions: self.node.conditions() };
+        let face = Face { conditions: self.node.conditions(), has_shut_down: self.node.has_shut_down() };
         self.face.send_if_modified(|shown| std::mem::replace(shown, face.clone()) != face);
         let classes = self.node.class_cgroups();
         self.classes.send_if_modified(|wanted| std::mem::replace(wanted, classes.clone()) != classes);

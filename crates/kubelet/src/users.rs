@@ -5,12 +5,14 @@
 //! neither a restart of the agent nor a pod that lingers gives it away twice.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::Path;
 
 use cri::IdRange;
 use serde::{Deserialize, Serialize};
+
+use crate::durable;
 
 /// As many as a pod of upstream's has.
 const LENGTH: u32 = 1 << 16;
@@ -76,16 +78,10 @@ fn read(dir: &Path) -> io::Result<Option<IdRange>> {
     }
 }
 
-/// Whole or not at all, and for good.
 fn write(dir: &Path, first: u32) -> io::Result<()> {
     let mappings = vec![Mapping { host_id: first, container_id: 0, length: LENGTH }];
     let record = Record { uid_mappings: mappings.clone(), gid_mappings: mappings };
-    let fresh = dir.join(format!("{FILE}.new"));
-    let mut file = File::create(&fresh)?;
-    file.write_all(&serde_json::to_vec(&record)?)?;
-    file.sync_all()?;
-    fs::rename(&fresh, dir.join(FILE))?;
-    File::open(dir)?.sync_all()
+    durable::replace(dir, FILE, &serde_json::to_vec(&record)?)
 }
 
 #[cfg(test)]

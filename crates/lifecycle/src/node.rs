@@ -259,8 +259,7 @@ impl Node {
             NodeFact::ImagesRemoved => self.on_images_removed(),
             NodeFact::Failed(action) => self.on_failed(&action, now),
             NodeFact::ShutdownAnnounced => self.on_shutdown(now),
-            // TC-253: what was stopped stays so.
-            NodeFact::ShutdownCancelled => self.shutdown = Shutdown::None,
+            NodeFact::ShutdownCancelled => self.on_shutdown_cancelled(),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ambient::{Clock, Ids, Rng, Timestamp};
 use anyhow::{Context, Result, bail};
 use client::Client;
-use kubelet::Kubelet;
+use kubelet::{Kubelet, Logind};
 use lifecycle::Rules;
 use rustls::RootCertStore;
 use rustls_pki_types::pem::PemObject;
@@ -163,6 +163,6 @@ impl NodeAgent<'_> {
             image_trust: settings.kubelet.image_trust(&settings.gates),
         };
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
-        Ok(kubelet.with_server(self.listener))
+        Ok(kubelet.with_server(self.listener).with_logind(Logind::default()))
     }
 }

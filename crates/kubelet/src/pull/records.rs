@@ -7,8 +7,8 @@
 //! it: only hashes of what they hold.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::keyring::repository;
 use crate::config::ImageTrust;
+use crate::durable;
 
 pub(crate) struct Records {
     pulling: PathBuf,
@@ -180,15 +181,9 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// As a whole or not at all, also when the machine stops.
 fn write(dir: &Path, name: &str, content: &impl Serialize) -> io::Result<()> {
     fs::create_dir_all(dir)?;
-    let fresh = dir.join(format!(".{name}"));
-    let mut file = File::create(&fresh)?;
-    file.write_all(&serde_json::to_vec(content)?)?;
-    file.sync_all()?;
-    fs::rename(&fresh, dir.join(name))?;
-    File::open(dir)?.sync_all()
+    durable::replace(dir, name, &serde_json::to_vec(content)?)
 }
 
 const VERSION: &str = "kubelet.config.k8s.io/v1beta1";

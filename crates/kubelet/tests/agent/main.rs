@@ -8,6 +8,7 @@ mod handlers;
 mod log_files;
 mod nodes;
 mod panics;
+mod power;
 mod preparing;
 mod serving;
 mod sources;

@@ -1,6 +1,7 @@
 //! A node in a box: stand-in API, fake runtime, virtual time.
 
 pub(crate) mod api;
+pub(crate) mod logind;
 
 use std::collections::BTreeMap;
 use std::path::Path;

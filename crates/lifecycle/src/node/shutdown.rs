@@ -91,6 +91,14 @@ impl Node {
         self.begin_group(0, now.wall, now);
     }
 
+    /// TC-253: what was stopped stays so.
+    pub(super) fn on_shutdown_cancelled(&mut self) {
+        if self.shutdown.is_on() {
+            self.note(Severity::Normal, "Shutdown", "Shutdown manager detected shutdown cancellation".to_owned());
+        }
+        self.shutdown = Shutdown::None;
+    }
+
     /// TC-251: the next group, when this one is gone or its time is up.
     pub(super) fn advance_shutdown(&mut self, now: Now) {
         let Shutdown::Stopping { group, until, left, since } = &mut self.shutdown else { return };
