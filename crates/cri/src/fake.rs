@@ -110,6 +110,7 @@ struct World {
     faults: BTreeMap<Verb, VecDeque<CriError>>,
     calls: Vec<String>,
     addresses_given: u8,
+    is_silent: bool,
 }
 
 struct Held {
@@ -167,6 +168,11 @@ impl Fake {
         }
     }
 
+    /// Wake-up calls are lost from now on.
+    pub fn be_silent(&self) {
+        self.world().is_silent = true;
+    }
+
     /// The node rebooted: nothing runs any more, records remain.
     pub fn reboot(&self) {
         let ids: Vec<_> = self.world().containers.iter().map(|held| held.record.id.clone()).collect();
@@ -188,7 +194,9 @@ impl Fake {
 
     fn announce(&self, pod_uid: &str) {
         // Nobody listening is fine: whoever comes later takes a snapshot.
-        let _ = self.events.send(RuntimeEvent { pod_uid: pod_uid.to_owned() });
+        if !self.world().is_silent {
+            let _ = self.events.send(RuntimeEvent { pod_uid: pod_uid.to_owned() });
+        }
     }
 
     fn finish(&self, id: &ContainerId, code: i32) {

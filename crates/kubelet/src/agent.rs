@@ -22,7 +22,7 @@ use crate::pull::Pace;
 use crate::server::{Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
-use crate::{log_files, logind, node, oom, pull, statics};
+use crate::{log_files, logind, node, oom, orphan, pull, statics};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -180,7 +180,8 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Ste
     let nodes = ctx.client.cache::<Node>(node::own(&ctx));
     let (mut node_changes, mut changes) = (nodes.subscribe(), cache.subscribe());
     let mut statics = statics::follow(&ctx).await;
-    let mut pods = Pods::new(ctx, cache.connections(), steward);
+    let mut census = None;
+    let mut pods = Pods::new(ctx.clone(), cache.connections(), steward);
     pods.on_statics(&statics.borrow_and_update());
     // Nobody of the API is judged by labels and taints that are not known yet.
     let mut synced = pin!(async { tokio::join!(nodes.synced(), cache.synced()) });
@@ -194,7 +195,8 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Ste
                 is_synced = true;
                 std::iter::from_fn(|| node_changes.try_next()).for_each(|change| pods.on_node(&change));
                 pods.on_changes(std::iter::from_fn(|| changes.try_next()).collect());
-                pods.sweep().await;
+                pods.on_synced();
+                census = Some(orphan::census(&ctx));
             }
             change = node_changes.next(), if is_synced => pods.on_node(&change),
             change = changes.next(), if is_synced => {
@@ -202,8 +204,17 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Ste
             }
             Ok(()) = statics.changed() => pods.on_statics(&statics.borrow_and_update()),
             Some(event) = wake_ups.next() => pods.on_runtime(&event.pod_uid),
+            Some(found) = next(&mut census) => pods.sweep(&found),
             () = pods.tend() => {}
             _ = resync.tick() => pods.look_at_all(),
         }
+    }
+}
+
+/// Pends while there is nobody to wait for.
+async fn next<T>(receiver: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    match receiver {
+        Some(receiver) => receiver.recv().await,
+        None => std::future::pending().await,
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use cri::CriError;
 use futures::future::join_all;
+use tokio::sync::mpsc;
 
 use crate::ctx::Ctx;
 use crate::volumes;
@@ -15,14 +16,30 @@ use crate::volumes;
 const GRACE: Duration = Duration::from_secs(2);
 const RETRY: Duration = Duration::from_secs(2);
 
+/// LC-017, TC-096: how often they are looked for.
+const HOUSEKEEPING: Duration = Duration::from_secs(2);
+
+/// Counts the pods of the runtime and of the disk again and again, for as long
+/// as somebody looks. A runtime or a disk that takes its time holds up nobody.
+pub(crate) fn census(ctx: &Arc<Ctx>) -> mpsc::Receiver<BTreeSet<String>> {
+    let (sender, receiver) = mpsc::channel(1);
+    let ctx = ctx.clone();
+    tokio::spawn(async move {
+        while sender.send(uids(&ctx).await).await.is_ok() {
+            tokio::time::sleep(HOUSEKEEPING).await;
+        }
+    });
+    receiver
+}
+
 /// Every pod the runtime or the disk knows.
-pub(crate) async fn uids(ctx: &Ctx) -> BTreeSet<String> {
+async fn uids(ctx: &Ctx) -> BTreeSet<String> {
     let mut uids = BTreeSet::new();
     match ctx.runtime.sandboxes(None).await {
         Ok(sandboxes) => uids.extend(sandboxes.into_iter().map(|sandbox| sandbox.meta.uid)),
         Err(error) => tracing::warn!(%error, "the runtime cannot be read"),
     }
-    let pods = ctx.config.root.join("pods");
+    let pods = ctx.config.pods_dir();
     let on_disk = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<String>> {
         std::fs::read_dir(pods)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
     });

@@ -3,7 +3,7 @@
 //!
 //! Never: decides about a pod; that is its worker's `lifecycle`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,12 +183,17 @@ impl Pods {
         self.seats.values().for_each(|seat| seat.lines.mailbox.look());
     }
 
-    /// LC-015, TC-270: called once the first complete list is in, never before.
-    pub(crate) async fn sweep(&mut self) {
+    /// LC-015, TC-270: the first complete list is in; nobody is killed before.
+    pub(crate) fn on_synced(&mut self) {
         self.is_synced = true;
-        for uid in orphan::uids(&self.ctx).await {
-            if !self.seats.contains_key(&uid) {
-                self.adopt_orphan(&uid);
+    }
+
+    /// Who was found and belongs to nobody. One who ended since the count was
+    /// taken is looked for in vain.
+    pub(crate) fn sweep(&mut self, found: &BTreeSet<String>) {
+        for uid in found {
+            if !self.seats.contains_key(uid) {
+                self.adopt_orphan(uid);
             }
         }
     }

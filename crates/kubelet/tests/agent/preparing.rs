@@ -107,6 +107,28 @@ async fn tc_096_tc_270_an_orphan_gets_two_seconds_and_no_hook() {
     assert!(!writes.iter().any(|request| request.contains("pods/web")), "{writes:?}");
 }
 
+/// What is found without a wake-up call, and long after the first list.
+#[tokio::test(start_paused = true)]
+async fn lc_017_orphans_are_looked_for_all_the_time() {
+    let node = Node::started();
+    node.api.create("pods", pod("web", json!({})));
+    node.api.until("web", is_ready).await;
+    node.runtime.be_silent();
+    let ghost = json!({
+        "meta": {"name": "ghost", "namespace": "default", "uid": "uid-ghost", "attempt": 0}, "hostname": "ghost",
+        "log_directory": "/nowhere", "cgroup_parent": "", "resources": cri::Resources::default(),
+        "dns": cri::DnsConfig::default(), "network": "Pod", "pid": "Pod", "ipc": "Pod",
+        "labels": {}, "annotations": {},
+    });
+    node.runtime.run_sandbox(serde_json::from_value(ghost).unwrap()).await.unwrap();
+    let left_over = node.root.path().join("kubelet/pods/uid-nobody");
+    std::fs::create_dir_all(left_over.join("volumes")).unwrap();
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let left: Vec<_> = node.runtime.sandboxes(None).await.unwrap().into_iter().map(|it| it.meta.name).collect();
+    assert_eq!((left, left_over.exists()), (vec!["web".to_owned()], false));
+    assert!(is_ready(node.api.pod("web").as_ref()), "who belongs to somebody stays");
+}
+
 #[tokio::test(start_paused = true)]
 async fn tc_087_the_final_delete_is_for_one_uid_and_after_the_terminal_phase() {
     let node = Node::started();
