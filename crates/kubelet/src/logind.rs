@@ -60,9 +60,13 @@ pub(crate) struct Guard {
 /// What keeps the machine from stopping.
 enum Hold {
     Nothing,
-    Lock { _fd: OwnedFd },
+    Lock {
+        _fd: OwnedFd,
+    },
     /// The machine is about to stop; the task lets go of the lock.
-    Ending { _task: AbortOnDropHandle<()> },
+    Ending {
+        _task: AbortOnDropHandle<()>,
+    },
 }
 
 pub(crate) async fn run(guard: Guard) {
@@ -167,8 +171,12 @@ impl Guard {
         written.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
         // As upstream: it reads its configuration again on SIGHUP.
         const SIGHUP: i32 = 1;
-        let systemd =
-            Proxy::new(bus, "org.freedesktop.systemd1", "/org/freedesktop/systemd1", "org.freedesktop.systemd1.Manager");
+        let systemd = Proxy::new(
+            bus,
+            "org.freedesktop.systemd1",
+            "/org/freedesktop/systemd1",
+            "org.freedesktop.systemd1.Manager",
+        );
         let systemd = systemd.await.map_err(|error| error.to_string())?;
         let told = systemd.call("KillUnit", &("systemd-logind.service", "all", SIGHUP)).await;
         told.map_err(|error| error.to_string())
@@ -179,7 +187,8 @@ fn write_conf(dir: &Path, wanted: Duration) -> std::io::Result<()> {
     std::fs::create_dir_all(dir)?;
     // It reads whole seconds; less than what was asked for is not enough.
     let seconds = wanted.as_secs() + u64::from(wanted.subsec_nanos() > 0);
-    let text = format!("# Written by podium, as shutdownGracePeriod asks for it.\n[Login]\nInhibitDelayMaxSec={seconds}\n");
+    let text =
+        format!("# Written by podium, as shutdownGracePeriod asks for it.\n[Login]\nInhibitDelayMaxSec={seconds}\n");
     durable::replace(dir, CONF_FILE, text.as_bytes())
 }
 
