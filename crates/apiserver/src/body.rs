@@ -6,6 +6,7 @@ use http::HeaderMap;
 use objects::{FieldError, Kind, PatchError};
 use serde_json::{Value, json};
 
+use crate::deletion::Propagation;
 use crate::error::ApiError;
 use crate::negotiate;
 use crate::query::Query;
@@ -214,6 +215,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) is_dry_run: bool,
     /// 202 instead of 200 while the object still exists (API-114).
     pub(crate) orphans_explicitly_not: bool,
+    /// What becomes of what the object owns; None leaves it to the kind.
+    pub(crate) propagation: Option<Propagation>,
 }
 
 impl DeleteOptions {
@@ -234,8 +237,9 @@ impl DeleteOptions {
         }
         let dry_run: Vec<&str> = doc["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let orphans = doc["orphanDependents"].as_bool();
-        check_propagation(text(&["propagationPolicy"]).as_deref(), orphans)?;
+        let propagation = propagation(text(&["propagationPolicy"]).as_deref(), orphans)?;
         Ok(Self {
+            propagation,
             grace_seconds: grace.as_i64(),
             uid: text(&["preconditions", "uid"]),
             version: text(&["preconditions", "resourceVersion"]),
@@ -246,11 +250,12 @@ impl DeleteOptions {
 
     fn from_query(query: &Query) -> Result<Self, ApiError> {
         let orphans = query.flag("orphanDependents");
-        check_propagation(query.text("propagationPolicy"), orphans)?;
+        let propagation = propagation(query.text("propagationPolicy"), orphans)?;
         let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
         Ok(Self {
             grace_seconds: query.number("gracePeriodSeconds")?,
             is_dry_run: is_dry_run(&dry_run, "DeleteOptions")?,
+            propagation,
             orphans_explicitly_not: orphans == Some(false),
             ..Self::default()
         })
@@ -258,7 +263,7 @@ impl DeleteOptions {
 }
 
 /// TC-015.
-fn check_propagation(policy: Option<&str>, orphans: Option<bool>) -> Result<(), ApiError> {
+fn propagation(policy: Option<&str>, orphans: Option<bool>) -> Result<Option<Propagation>, ApiError> {
     let invalid = |error| Err(ApiError::invalid_options("DeleteOptions", error));
     match (policy, orphans) {
         (Some(policy), Some(_)) => invalid(FieldError::invalid(
@@ -266,7 +271,10 @@ fn check_propagation(policy: Option<&str>, orphans: Option<bool>) -> Result<(), 
             policy,
             "orphanDependents and deletionPropagation cannot be both set",
         )),
-        (None | Some("Foreground" | "Background" | "Orphan"), _) => Ok(()),
+        (Some("Foreground"), None) => Ok(Some(Propagation::Foreground)),
+        (Some("Background"), None) | (None, Some(false)) => Ok(Some(Propagation::Background)),
+        (Some("Orphan"), None) | (None, Some(true)) => Ok(Some(Propagation::Orphan)),
+        (None, None) => Ok(None),
         (Some(policy), None) => invalid(FieldError::not_supported(
             "propagationPolicy",
             policy,

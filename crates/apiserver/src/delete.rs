@@ -9,13 +9,17 @@ use store::{Entry, Op, WriteError};
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call, RequestBody};
 use crate::body::DeleteOptions;
-use crate::deletion::{self, Outcome};
+use crate::deletion::{self, Outcome, Propagation, Wish};
 use crate::error::{ApiError, ResourceName};
 use crate::{admission, authz, bootstrap, namespaces, object, read};
 
-pub(crate) async fn delete(api: &Api, call: &Call, body: RequestBody) -> Answer {
+pub(crate) async fn delete(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
     let bytes = api.collect(body).await?;
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
+    // TC-407.
+    if options.propagation.is_none() && (call.kind.group, call.kind.kind) == ("batch", "Job") {
+        call.warnings.push(JOB_ORPHANS.to_owned());
+    }
     namespaces::check_protected(call.kind, call.name())?;
     admission::check_delete(api, call).await?;
     check_system(call.kind, call.name())?;
@@ -29,6 +33,8 @@ pub(crate) async fn delete(api: &Api, call: &Call, body: RequestBody) -> Answer 
     }
     deleted_answer(api, call, &deleted, &options)
 }
+
+const JOB_ORPHANS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
 /// API-711.
 fn check_system(kind: &Kind, name: &str) -> Result<(), ApiError> {
@@ -60,7 +66,8 @@ pub(crate) async fn delete_object(
         let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind, name))?;
         let doc = object::document(&entry);
         check_preconditions(kind, &doc, options)?;
-        let outcome = deletion::decide(&doc, options.grace_seconds, api.clock.now().wall);
+        let wish = Wish { grace: options.grace_seconds, propagation: propagation(kind, &doc, options) };
+        let outcome = deletion::decide(&doc, wish, api.clock.now().wall);
         if options.is_dry_run {
             return Ok(would_be(outcome, doc));
         }
@@ -77,6 +84,21 @@ pub(crate) async fn delete_object(
         }
     }
     Err(ApiError::conflict(kind, name))
+}
+
+/// TC-407: what was asked for, else what is under way, else what is usual for
+/// the kind. None where nothing is ever owned (API-191).
+fn propagation(kind: &Kind, doc: &Value, options: &DeleteOptions) -> Option<Propagation> {
+    if kind.kind == "Event" {
+        return None;
+    }
+    let usual = if orphans_by_itself(kind) { Propagation::Orphan } else { Propagation::Background };
+    Some(options.propagation.or_else(|| Propagation::of(doc)).unwrap_or(usual))
+}
+
+/// API-190.
+fn orphans_by_itself(kind: &Kind) -> bool {
+    matches!((kind.group, kind.kind), ("batch", "Job") | ("", "ReplicationController"))
 }
 
 /// TC-027.

@@ -19,7 +19,74 @@ pub(crate) enum Outcome {
     Removed { last: Option<Value> },
 }
 
-pub(crate) fn decide(doc: &Value, grace_asked: Option<i64>, now: Timestamp) -> Outcome {
+/// What becomes of what an object owns, in the words of `propagationPolicy`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Propagation {
+    /// The object goes first (TC-403).
+    Background,
+    /// The object waits for them (TC-404).
+    Foreground,
+    /// They stay and forget their owner (TC-405).
+    Orphan,
+}
+
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
+impl Propagation {
+    /// The one an object's finalizers speak of.
+    pub(crate) fn of(doc: &Value) -> Option<Self> {
+        let finalizers = object::at(doc, &["metadata", "finalizers"]).as_array();
+        let has = |name: &str| finalizers.is_some_and(|list| list.iter().any(|one| one == name));
+        match (has(ORPHAN), has(FOREGROUND)) {
+            (true, _) => Some(Self::Orphan),
+            (false, true) => Some(Self::Foreground),
+            (false, false) => None,
+        }
+    }
+
+    fn finalizer(self) -> Option<&'static str> {
+        match self {
+            Self::Background => None,
+            Self::Foreground => Some(FOREGROUND),
+            Self::Orphan => Some(ORPHAN),
+        }
+    }
+
+    /// API-382: of the two finalizers the one that fits, and no other.
+    fn applied_to(self, doc: &Value) -> Value {
+        let mut doc = doc.clone();
+        let metadata = object::metadata_mut(&mut doc);
+        let mut finalizers = metadata.get("finalizers").and_then(Value::as_array).cloned().unwrap_or_default();
+        finalizers.retain(|name| name != FOREGROUND && name != ORPHAN);
+        finalizers.extend(self.finalizer().map(Value::from));
+        match finalizers.is_empty() {
+            true => metadata.shift_remove("finalizers"),
+            false => metadata.insert("finalizers".to_owned(), Value::Array(finalizers)),
+        };
+        doc
+    }
+}
+
+/// What a request asks for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Wish {
+    pub(crate) grace: Option<i64>,
+    /// None: nothing is owned by such objects.
+    pub(crate) propagation: Option<Propagation>,
+}
+
+pub(crate) fn decide(doc: &Value, wish: Wish, now: Timestamp) -> Outcome {
+    let wanted = wish.propagation.filter(|wanted| *wanted != Propagation::of(doc).unwrap_or(Propagation::Background));
+    let Some(wanted) = wanted else { return decide_time(doc, wish.grace, now) };
+    let changed = wanted.applied_to(doc);
+    match decide_time(&changed, wish.grace, now) {
+        Outcome::Unchanged => Outcome::Marked(changed),
+        other => other,
+    }
+}
+
+fn decide_time(doc: &Value, grace_asked: Option<i64>, now: Timestamp) -> Outcome {
     let is_pod = doc["kind"] == "Pod";
     match (is_pod, write::is_deleting(doc)) {
         (true, true) => hasten(doc, grace_asked, now),
@@ -113,6 +180,10 @@ mod tests {
         })
     }
 
+    fn asked(doc: &Value, grace: Option<i64>) -> Outcome {
+        decide(doc, Wish { grace, propagation: None }, now())
+    }
+
     fn deadline(doc: &Value) -> (&str, i64) {
         let metadata = &doc["metadata"];
         (metadata["deletionTimestamp"].as_str().unwrap(), metadata["deletionGracePeriodSeconds"].as_i64().unwrap())
@@ -120,12 +191,12 @@ mod tests {
 
     #[test]
     fn lc_274_a_bound_pod_gets_its_grace_and_stays() {
-        let Outcome::Marked(doc) = decide(&pod(), None, now()) else { panic!("it must stay") };
+        let Outcome::Marked(doc) = asked(&pod(), None) else { panic!("it must stay") };
         assert_eq!(deadline(&doc), ("2026-01-01T00:01:30Z", 30));
         assert_eq!(doc["metadata"]["generation"], 2);
-        let Outcome::Marked(doc) = decide(&pod(), Some(5), now()) else { panic!("it must stay") };
+        let Outcome::Marked(doc) = asked(&pod(), Some(5)) else { panic!("it must stay") };
         assert_eq!(deadline(&doc), ("2026-01-01T00:01:05Z", 5));
-        let Outcome::Marked(doc) = decide(&pod(), Some(-3), now()) else { panic!("it must stay") };
+        let Outcome::Marked(doc) = asked(&pod(), Some(-3)) else { panic!("it must stay") };
         assert_eq!(deadline(&doc).1, 1);
     }
 
@@ -136,7 +207,7 @@ mod tests {
         let mut terminal = pod();
         terminal["status"]["phase"] = json!("Succeeded");
         for doc in [unbound, terminal] {
-            let Outcome::Removed { last: Some(last) } = decide(&doc, Some(60), now()) else { panic!("it must go") };
+            let Outcome::Removed { last: Some(last) } = asked(&doc, Some(60)) else { panic!("it must go") };
             assert_eq!(deadline(&last), ("2026-01-01T00:01:00Z", 0));
         }
     }
@@ -147,14 +218,14 @@ mod tests {
         doc["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:01:20Z");
         doc["metadata"]["deletionGracePeriodSeconds"] = json!(30);
         for longer in [None, Some(30), Some(60)] {
-            assert_eq!(decide(&doc, longer, now()), Outcome::Unchanged);
+            assert_eq!(asked(&doc, longer), Outcome::Unchanged);
         }
-        let Outcome::Marked(shorter) = decide(&doc, Some(20), now()) else { panic!("it must stay") };
+        let Outcome::Marked(shorter) = asked(&doc, Some(20)) else { panic!("it must stay") };
         assert_eq!(deadline(&shorter), ("2026-01-01T00:01:10Z", 20));
         assert_eq!(shorter["metadata"]["generation"], 1, "TC-022: shortening raises no generation");
-        let Outcome::Marked(clamped) = decide(&doc, Some(5), now()) else { panic!("it must stay") };
+        let Outcome::Marked(clamped) = asked(&doc, Some(5)) else { panic!("it must stay") };
         assert_eq!(deadline(&clamped), ("2026-01-01T00:01:00Z", 1));
-        let Outcome::Removed { last: Some(last) } = decide(&doc, Some(0), now()) else { panic!("it must go") };
+        let Outcome::Removed { last: Some(last) } = asked(&doc, Some(0)) else { panic!("it must go") };
         assert_eq!(deadline(&last), ("2026-01-01T00:01:00Z", 0));
     }
 
@@ -162,17 +233,51 @@ mod tests {
     fn lc_276_finalizers_hold_a_pod_deleted_without_grace() {
         let mut doc = pod();
         doc["metadata"]["finalizers"] = json!(["example.com/hold"]);
-        let Outcome::Marked(marked) = decide(&doc, Some(0), now()) else { panic!("it must stay") };
+        let Outcome::Marked(marked) = asked(&doc, Some(0)) else { panic!("it must stay") };
         assert_eq!(deadline(&marked).1, 0);
-        assert_eq!(decide(&marked, Some(0), now()), Outcome::Unchanged);
+        assert_eq!(asked(&marked, Some(0)), Outcome::Unchanged);
     }
 
     #[test]
     fn tc_033_other_kinds_go_at_once_or_wait_for_their_finalizers() {
         let plain = json!({"kind": "ConfigMap", "metadata": {"name": "x"}});
-        assert_eq!(decide(&plain, Some(30), now()), Outcome::Removed { last: None });
+        assert_eq!(asked(&plain, Some(30)), Outcome::Removed { last: None });
         let held = json!({"kind": "ConfigMap", "metadata": {"name": "x", "finalizers": ["a/b"]}});
-        let Outcome::Marked(marked) = decide(&held, Some(30), now()) else { panic!("it must stay") };
+        let Outcome::Marked(marked) = asked(&held, Some(30)) else { panic!("it must stay") };
         assert_eq!(deadline(&marked), ("2026-01-01T00:01:00Z", 0));
+    }
+
+    fn propagated(doc: &Value, propagation: Propagation) -> Outcome {
+        decide(doc, Wish { grace: None, propagation: Some(propagation) }, now())
+    }
+
+    #[test]
+    fn tc_403_tc_404_tc_405_the_policy_becomes_a_finalizer() {
+        let plain = json!({"kind": "ConfigMap", "metadata": {"name": "x"}});
+        assert_eq!(propagated(&plain, Propagation::Background), Outcome::Removed { last: None });
+        for (propagation, finalizer) in [(Propagation::Foreground, FOREGROUND), (Propagation::Orphan, ORPHAN)] {
+            let Outcome::Marked(marked) = propagated(&plain, propagation) else { panic!("it must stay") };
+            assert_eq!(marked["metadata"]["finalizers"], json!([finalizer]));
+            assert_eq!(deadline(&marked).1, 0);
+            assert_eq!(propagated(&marked, propagation), Outcome::Unchanged);
+        }
+    }
+
+    #[test]
+    fn api_382_a_later_request_may_change_its_mind() {
+        let held = json!({"kind": "ConfigMap", "metadata": {"name": "x", "finalizers": ["a/b", FOREGROUND],
+            "deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}});
+        let Outcome::Marked(marked) = propagated(&held, Propagation::Orphan) else { panic!("it must stay") };
+        assert_eq!(marked["metadata"]["finalizers"], json!(["a/b", ORPHAN]));
+        let mut last = held.clone();
+        last["metadata"]["finalizers"] = json!([FOREGROUND]);
+        assert_eq!(propagated(&last, Propagation::Background), Outcome::Removed { last: None });
+    }
+
+    #[test]
+    fn tc_409_a_pod_waits_for_its_grace_and_its_dependents() {
+        let Outcome::Marked(marked) = propagated(&pod(), Propagation::Foreground) else { panic!("it must stay") };
+        assert_eq!(deadline(&marked), ("2026-01-01T00:01:30Z", 30));
+        assert_eq!(marked["metadata"]["finalizers"], json!([FOREGROUND]));
     }
 }

@@ -10,6 +10,7 @@ use store::{ListRequest, Op, WriteError};
 
 use crate::api::Api;
 use crate::body::DeleteOptions;
+use crate::deletion::Propagation;
 use crate::error::{ApiError, Cause, ResourceName};
 use crate::{delete, object, write};
 
@@ -52,11 +53,13 @@ pub(crate) async fn drain(api: &Api, namespace: &str) -> Result<(), ApiError> {
     let pods_first = |kind: &&&Kind| u8::from(kind.plural != "pods");
     let mut inside: Vec<_> = kinds::ALL.iter().filter(|kind| kind.is_namespaced()).collect();
     inside.sort_by_key(pods_first);
+    // Everything goes: what is owned by something needs nobody to free it.
+    let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
     for kind in inside {
         let listing = api.store.list(ListRequest::all(&object::prefix(kind, Some(namespace)))).await?;
         for entry in listing.entries {
             let name = object::document(&entry)["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            match delete::delete_object(api, kind, Some(namespace), &name, &DeleteOptions::default()).await {
+            match delete::delete_object(api, kind, Some(namespace), &name, &options).await {
                 Ok(_) | Err(ApiError::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, watch};
 
-use crate::error::ApiError;
-use crate::request::{Client, Kind, Scope};
+use crate::request::{Client, Feed, Followed, Scope};
 
 /// What happened to one object.
 #[derive(Debug, PartialEq)]
@@ -48,7 +47,7 @@ struct Identity {
 }
 
 /// One watch, its objects, its subscribers.
-pub struct Cache<K: Kind> {
+pub struct Cache<K: Followed> {
     state: Mutex<State<K>>,
     is_synced: watch::Sender<bool>,
     /// Counts the connections made; a step means "the API is back".
@@ -71,10 +70,10 @@ struct Queue<K> {
     newest: BTreeMap<Identity, Change<K>>,
 }
 
-impl<K: Kind> Cache<K> {
-    pub(crate) fn start(client: Client, scope: Scope) -> Arc<Self> {
+impl<K: Followed> Cache<K> {
+    pub(crate) fn start(client: Client, feed: Feed, scope: Scope) -> Arc<Self> {
         let cache = Arc::new(Self::empty());
-        let task = tokio::spawn(crate::watch::follow(client, scope, Arc::downgrade(&cache)));
+        let task = tokio::spawn(crate::watch::follow(client, feed, scope, Arc::downgrade(&cache)));
         *lock(&cache.follower) = Some(task.abort_handle());
         cache
     }
@@ -128,12 +127,6 @@ impl<K: Kind> Cache<K> {
         self.connections.send_modify(|count| *count += 1);
     }
 
-    pub(crate) fn on_lost(&self, error: &ApiError) {
-        if !error.is_temporary() {
-            tracing::warn!(kind = %K::kind(&()), %error, "cannot follow");
-        }
-    }
-
     /// A complete list: what is not in it is gone (W3).
     pub(crate) fn replace_all(&self, items: Vec<K>) {
         let mut fresh: BTreeMap<Identity, K> = items.into_iter().map(|object| (identity(&object), object)).collect();
@@ -146,12 +139,7 @@ impl<K: Kind> Cache<K> {
         }
         {
             let state = lock(&self.state);
-            fresh.retain(|key, object| {
-                state
-                    .objects
-                    .get(key)
-                    .is_none_or(|known| known.meta().resource_version != object.meta().resource_version)
-            });
+            fresh.retain(|key, object| state.objects.get(key).is_none_or(|known| known.version() != object.version()));
         }
         for object in fresh.into_values() {
             self.apply(object);
@@ -184,7 +172,7 @@ impl<K: Kind> Cache<K> {
     }
 }
 
-impl<K: Kind> Drop for Cache<K> {
+impl<K: Followed> Drop for Cache<K> {
     fn drop(&mut self) {
         if let Some(task) = lock(&self.follower).take() {
             task.abort();
@@ -237,13 +225,8 @@ impl<K> Subscription<K> {
     }
 }
 
-fn identity<K: Kind>(object: &K) -> Identity {
-    let meta = object.meta();
-    Identity {
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
-        uid: meta.uid.clone().unwrap_or_default(),
-    }
+fn identity<K: Followed>(object: &K) -> Identity {
+    Identity { namespace: object.namespace().to_owned(), name: object.name().to_owned(), uid: object.uid().to_owned() }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,7 +7,7 @@
 //!
 //! Read in this order: `error` (what callers act on), `request` (the verbs),
 //! `watch` (one kind, followed for ever), `cache` (what is known of it),
-//! `recorder` (Kubernetes Events).
+//! `recorder` (Kubernetes Events), `untyped` (kinds known only at run time).
 
 mod error;
 mod request;
@@ -19,8 +19,11 @@ mod cache;
 mod correlate;
 mod recorder;
 
+mod untyped;
+
 pub use cache::{Cache, Change, Subscription};
 pub use error::ApiError;
 pub use kube::client::Body;
 pub use recorder::{About, Recorder, Severity};
-pub use request::{Client, Deletion, Kind, Page, Patch, Scope, authorities};
+pub use request::{Client, Deletion, Followed, Kind, Page, Patch, Propagation, Scope, authorities};
+pub use untyped::{Metadata, Owned, Owner, Untyped};

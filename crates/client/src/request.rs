@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ambient::Rng;
 use http::{Request, Response};
-use kube::api::{DeleteParams, GetParams, ListParams, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, GetParams, ListParams, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::client::Body;
 use kube::core::ObjectList;
 use serde::Serialize;
@@ -34,6 +34,39 @@ impl<K> Kind for K where
         + Sync
         + 'static
 {
+}
+
+/// What a cache can hold: typed kinds, and [`crate::Owned`].
+pub trait Followed: DeserializeOwned + Clone + std::fmt::Debug + Send + Sync + 'static {
+    fn namespace(&self) -> &str;
+    fn name(&self) -> &str;
+    fn uid(&self) -> &str;
+    fn version(&self) -> Option<&str>;
+}
+
+impl<K: Kind> Followed for K {
+    fn namespace(&self) -> &str {
+        self.meta().namespace.as_deref().unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        self.meta().name.as_deref().unwrap_or_default()
+    }
+
+    fn uid(&self) -> &str {
+        self.meta().uid.as_deref().unwrap_or_default()
+    }
+
+    fn version(&self) -> Option<&str> {
+        self.meta().resource_version.as_deref()
+    }
+}
+
+/// Where the objects of a kind are, and how much of each is wanted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Feed {
+    pub(crate) path: String,
+    pub(crate) is_metadata: bool,
 }
 
 /// Which objects of a kind: everywhere, or narrowed down.
@@ -73,6 +106,33 @@ pub struct Deletion {
     /// Only this very object, not a later one of the same name.
     pub uid: Option<String>,
     pub resource_version: Option<String>,
+    /// None leaves it to the kind.
+    pub propagation: Option<Propagation>,
+}
+
+/// What becomes of what the object owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl Deletion {
+    pub(crate) fn params(&self) -> DeleteParams {
+        let is_conditional = self.uid.is_some() || self.resource_version.is_some();
+        let (uid, resource_version) = (self.uid.clone(), self.resource_version.clone());
+        DeleteParams {
+            grace_period_seconds: self.grace_seconds,
+            preconditions: is_conditional.then_some(Preconditions { uid, resource_version }),
+            propagation_policy: self.propagation.map(|propagation| match propagation {
+                Propagation::Background => PropagationPolicy::Background,
+                Propagation::Foreground => PropagationPolicy::Foreground,
+                Propagation::Orphan => PropagationPolicy::Orphan,
+            }),
+            ..DeleteParams::default()
+        }
+    }
 }
 
 /// The answer to a list: the objects and the moment they are from.
@@ -154,7 +214,8 @@ impl Client {
         if let Some(cache) = running.and_then(|cache| cache.downcast::<Cache<K>>().ok()) {
             return cache;
         }
-        let cache = Cache::start(self.clone(), scope);
+        let feed = Feed { path: url::<K>(&scope.namespace), is_metadata: false };
+        let cache = Cache::start(self.clone(), feed, scope);
         let weak = Arc::downgrade(&cache);
         let erased: Weak<dyn Any + Send + Sync> = weak;
         caches.retain(|_, cache| cache.strong_count() > 0);
@@ -169,12 +230,18 @@ impl Client {
 
     /// A consistent list: as new as the moment of the call (W1).
     pub async fn list<K: Kind>(&self, scope: &Scope) -> Result<Page<K>, ApiError> {
+        self.fetch(&Feed { path: url::<K>(&scope.namespace), is_metadata: false }, scope).await
+    }
+
+    pub(crate) async fn fetch<K: Followed>(&self, feed: &Feed, scope: &Scope) -> Result<Page<K>, ApiError> {
+        let paths = kube::core::Request::new(feed.path.clone());
         let mut params = ListParams::default().limit(PAGE_SIZE);
         params.field_selector.clone_from(&scope.fields);
         params.label_selector.clone_from(&scope.labels);
         let mut items = Vec::new();
         for _ in 0..PAGES_MAX {
-            let page: ObjectList<K> = self.ask(paths::<K>(&scope.namespace).list(&params)).await?;
+            let request = if feed.is_metadata { paths.list_metadata(&params) } else { paths.list(&params) };
+            let page: ObjectList<K> = self.ask(request).await?;
             items.extend(page.items);
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
@@ -208,12 +275,7 @@ impl Client {
 
     /// The server's last word: the object as it now is, or a Status.
     pub async fn delete<K: Kind>(&self, namespace: &str, name: &str, how: &Deletion) -> Result<(), ApiError> {
-        let mut params = DeleteParams { grace_period_seconds: how.grace_seconds, ..DeleteParams::default() };
-        if how.uid.is_some() || how.resource_version.is_some() {
-            params.preconditions =
-                Some(Preconditions { uid: how.uid.clone(), resource_version: how.resource_version.clone() });
-        }
-        let _answer: Value = self.ask(paths::<K>(namespace).delete(name, &params)).await?;
+        let _answer: Value = self.ask(paths::<K>(namespace).delete(name, &how.params())).await?;
         Ok(())
     }
 
@@ -245,7 +307,7 @@ impl Client {
         delay.mul_f64(1.0 + rng.fraction() / 2.0)
     }
 
-    async fn ask<T: DeserializeOwned>(
+    pub(crate) async fn ask<T: DeserializeOwned>(
         &self,
         request: Result<Request<Vec<u8>>, kube::core::request::Error>,
     ) -> Result<T, ApiError> {
@@ -256,9 +318,12 @@ impl Client {
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(crate) fn paths<K: Kind>(namespace: &str) -> kube::core::Request {
-    let namespace = (!namespace.is_empty()).then_some(namespace);
-    kube::core::Request::new(K::url_path(&(), namespace))
+fn url<K: Kind>(namespace: &str) -> String {
+    K::url_path(&(), (!namespace.is_empty()).then_some(namespace))
+}
+
+fn paths<K: Kind>(namespace: &str) -> kube::core::Request {
+    kube::core::Request::new(url::<K>(namespace))
 }
 
 fn namespace_of<K: Kind>(object: &K) -> String {
@@ -269,10 +334,15 @@ fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     serde_json::to_vec(value).map_err(|error| ApiError::Invalid { message: error.to_string() })
 }
 
-type Built = Result<Request<Vec<u8>>, kube::core::request::Error>;
+pub(crate) type Built = Result<Request<Vec<u8>>, kube::core::request::Error>;
 
 impl Patch {
-    fn request(&self, paths: &kube::core::Request, name: &str, subresource: Option<&str>) -> Result<Built, ApiError> {
+    pub(crate) fn request(
+        &self,
+        paths: &kube::core::Request,
+        name: &str,
+        subresource: Option<&str>,
+    ) -> Result<Built, ApiError> {
         let patch = match self {
             Self::Strategic(value) => kube::api::Patch::Strategic(value.clone()),
             Self::Merge(value) => kube::api::Patch::Merge(value.clone()),

@@ -12,7 +12,7 @@ use kube::api::{WatchEvent, WatchParams};
 
 use crate::cache::Cache;
 use crate::error::ApiError;
-use crate::request::{Client, Kind, Scope, paths};
+use crate::request::{Client, Feed, Followed, Scope};
 
 /// Where a watch stands.
 enum Position {
@@ -33,13 +33,13 @@ const LADDER: [Duration; 6] = [
 ];
 
 /// Runs until the cache it feeds is dropped.
-pub(crate) async fn follow<K: Kind>(client: Client, scope: Scope, cache: Weak<Cache<K>>) {
+pub(crate) async fn follow<K: Followed>(client: Client, feed: Feed, scope: Scope, cache: Weak<Cache<K>>) {
     let mut position = Position::Nowhere;
     let mut failures = 0;
     loop {
         let outcome = match position {
-            Position::Nowhere => fetch_all(&client, &scope, &cache).await,
-            Position::At(version) => follow_from(&client, &scope, &cache, version).await,
+            Position::Nowhere => fetch_all(&client, &feed, &scope, &cache).await,
+            Position::At(version) => follow_from(&client, (&feed, &scope), &cache, version).await,
         };
         let Some(alive) = cache.upgrade() else { return };
         position = match outcome {
@@ -49,11 +49,13 @@ pub(crate) async fn follow<K: Kind>(client: Client, scope: Scope, cache: Weak<Ca
             }
             Err((_, ApiError::Gone { .. })) => Position::Nowhere,
             Err((version, error)) => {
-                alive.on_lost(&error);
                 drop(alive);
+                if !error.is_temporary() {
+                    tracing::warn!(path = feed.path, %error, "cannot follow");
+                }
                 let delay = LADDER[failures.min(LADDER.len() - 1)];
                 failures += 1;
-                tracing::debug!(kind = %K::kind(&()), %error, ?delay, "watch interrupted");
+                tracing::debug!(path = feed.path, %error, ?delay, "watch interrupted");
                 tokio::time::sleep(client.jittered(delay)).await;
                 version.map_or(Position::Nowhere, Position::At)
             }
@@ -64,8 +66,13 @@ pub(crate) async fn follow<K: Kind>(client: Client, scope: Scope, cache: Weak<Ca
 /// How far it got before the error.
 type Interrupted = (Option<String>, ApiError);
 
-async fn fetch_all<K: Kind>(client: &Client, scope: &Scope, cache: &Weak<Cache<K>>) -> Result<String, Interrupted> {
-    let page = client.list::<K>(scope).await.map_err(|error| (None, error))?;
+async fn fetch_all<K: Followed>(
+    client: &Client,
+    feed: &Feed,
+    scope: &Scope,
+    cache: &Weak<Cache<K>>,
+) -> Result<String, Interrupted> {
+    let page = client.fetch::<K>(feed, scope).await.map_err(|error| (None, error))?;
     if let Some(cache) = cache.upgrade() {
         cache.replace_all(page.items);
     }
@@ -73,16 +80,18 @@ async fn fetch_all<K: Kind>(client: &Client, scope: &Scope, cache: &Weak<Cache<K
 }
 
 /// Returns where to resume when the stream ended in peace.
-async fn follow_from<K: Kind>(
+async fn follow_from<K: Followed>(
     client: &Client,
-    scope: &Scope,
+    (feed, scope): (&Feed, &Scope),
     cache: &Weak<Cache<K>>,
     mut version: String,
 ) -> Result<String, Interrupted> {
     let mut params = WatchParams::default().timeout(WATCH_SECONDS);
     params.field_selector.clone_from(&scope.fields);
     params.label_selector.clone_from(&scope.labels);
-    let request = paths::<K>(&scope.namespace).watch(&params, &version);
+    let paths = kube::core::Request::new(feed.path.clone());
+    let request =
+        if feed.is_metadata { paths.watch_metadata(&params, &version) } else { paths.watch(&params, &version) };
     let request = request.map_err(|error| (None, ApiError::Invalid { message: error.to_string() }))?;
     let opened = client.inner().request_events::<K>(request).await;
     let stream = opened.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?;
@@ -121,6 +130,6 @@ async fn follow_from<K: Kind>(
 const WATCH_SECONDS: u32 = 290;
 const SHORT_WATCH: Duration = Duration::from_secs(1);
 
-fn version_of<K: Kind>(object: &K) -> Option<String> {
-    object.meta().resource_version.clone()
+fn version_of<K: Followed>(object: &K) -> Option<String> {
+    object.version().map(str::to_owned)
 }

@@ -207,7 +207,7 @@ async fn a_deletion_says_grace_and_uid_and_errors_have_names() {
         json!({"kind": "Status", "status": "Failure", "code": 409, "reason": "Conflict", "message": "other UID"});
     let script = Script::of([Answer::Json(409, conflict), Answer::Refused]);
     let client = Client::new(script.clone());
-    let how = Deletion { grace_seconds: Some(0), uid: Some("u".into()), resource_version: None };
+    let how = Deletion { grace_seconds: Some(0), uid: Some("u".into()), ..Deletion::default() };
     let refused = client.delete::<Pod>("default", "web", &how).await;
     assert_eq!(refused, Err(ApiError::Conflict { message: "other UID".into() }));
     let asked = &script.asked()[0];

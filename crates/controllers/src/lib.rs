@@ -7,11 +7,13 @@
 //! Read in this order: `namespaces` (what every namespace is born with),
 //! `storage` (claims and the volumes they are bound to), `ephemeral` (claims
 //! that live with a pod), `nodes` (which of them live), `taint_eviction` (who
-//! must leave a node) and `pod_gc` (who is left over).
+//! must leave a node), `pod_gc` (who is left over) and `garbage` (what goes with
+//! its owner).
 
 #![deny(clippy::wildcard_enum_match_arm)]
 
 pub mod ephemeral;
+pub mod garbage;
 pub mod namespaces;
 pub mod nodes;
 pub mod pod_gc;

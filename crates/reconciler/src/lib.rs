@@ -6,6 +6,7 @@
 
 mod disruption;
 mod ephemeral;
+mod garbage;
 mod namespaces;
 mod nodes;
 mod pod_gc;
@@ -79,6 +80,7 @@ impl Controllers {
         let nodes = nodes::run(client(), clock(), nodes);
         let taint_eviction = taint_eviction::run(client(), clock());
         let pod_gc = pod_gc::run(client(), clock(), terminated_pods_max);
+        let garbage = garbage::run(client());
         tokio::select! {
             biased;
             () = shutdown => {}
@@ -88,6 +90,7 @@ impl Controllers {
             never = nodes => match never {},
             never = taint_eviction => match never {},
             never = pod_gc => match never {},
+            never = garbage => match never {},
         }
     }
 }
