@@ -1,3 +1,5 @@
+//! The collector, told what is seen and asked what is to be done.
+
 use super::*;
 
 fn object(name: &str, owners: &[&str]) -> Object {
