@@ -31,8 +31,8 @@ use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::{
-    Config, accounts, connect, delete, discovery, health, impersonation, logs, pods, proxy, read, reviews, stream,
-    write,
+    Config, accounts, connect, delete, discovery, health, impersonation, logs, pods, proxy, read, reviews, scale,
+    stream, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -315,6 +315,9 @@ impl Api {
             ("ephemeralcontainers" | "resize", Verb::Patch) => write::patch(self, call, body, part).await,
             ("status", Verb::Update) => write::replace(self, call, body, write::Part::Status).await,
             ("status", Verb::Patch) => write::patch(self, call, body, write::Part::Status).await,
+            ("scale", Verb::Get) => scale::get(self, call).await,
+            ("scale", Verb::Update) => scale::replace(self, call, body).await,
+            ("scale", Verb::Patch) => scale::patch(self, call, body).await,
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
             ("log", Verb::Get) => logs::answer(self, call).await,

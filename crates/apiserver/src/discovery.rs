@@ -117,9 +117,9 @@ fn resources(group: &str, version: &str) -> Value {
                 "name": format!("{}/{}", kind.plural, sub.name()), "singularName": "",
                 "namespaced": kind.is_namespaced(), "kind": sub_kind, "verbs": verbs,
             });
-            if *sub == Subresource::Token {
-                entry["group"] = json!("authentication.k8s.io");
-                entry["version"] = json!("v1");
+            if let Some((group, version)) = foreign_group(*sub) {
+                entry["group"] = json!(group);
+                entry["version"] = json!(version);
             }
             list.push(entry);
         }
@@ -150,9 +150,19 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
         Subresource::PortForward => ("PodPortForwardOptions", vec!["create", "get"]),
         Subresource::Proxy if kind.kind == "Node" => ("NodeProxyOptions", every()),
         Subresource::Proxy => ("PodProxyOptions", every()),
+        Subresource::Scale => ("Scale", vec!["get", "patch", "update"]),
         Subresource::EphemeralContainers | Subresource::Resize | Subresource::Status => {
             (kind.kind, vec!["get", "patch", "update"])
         }
+    }
+}
+
+/// The group of what a subresource speaks, where it is another one.
+fn foreign_group(sub: Subresource) -> Option<(&'static str, &'static str)> {
+    match sub {
+        Subresource::Scale => Some(("autoscaling", "v1")),
+        Subresource::Token => Some(("authentication.k8s.io", "v1")),
+        _ => None,
     }
 }
 
@@ -244,7 +254,11 @@ fn resource_item(kind: &Kind) -> Value {
         .iter()
         .map(|sub| {
             let (sub_kind, verbs) = subresource(kind, *sub);
-            json!({"subresource": sub.name(), "responseKind": own(sub_kind), "verbs": verbs})
+            let kind = foreign_group(*sub).map_or_else(
+                || own(sub_kind),
+                |(group, version)| json!({"group": group, "version": version, "kind": sub_kind}),
+            );
+            json!({"subresource": sub.name(), "responseKind": kind, "verbs": verbs})
         })
         .collect();
     let mut item = json!({

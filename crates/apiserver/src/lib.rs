@@ -45,6 +45,7 @@ mod query;
 mod read;
 mod relay;
 mod reviews;
+mod scale;
 mod serve;
 mod service;
 mod services;

@@ -67,6 +67,7 @@ pub(crate) async fn create_object(
         let metadata = object::metadata_mut(&mut doc);
         metadata.insert("uid".to_owned(), json!(api.ids.uid()));
         metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
+        kind.ops.complete_create(&mut doc);
         let errors = kind.ops.validate_create(&doc, &api.config.gates);
         if !errors.is_empty() {
             return Err(ApiError::invalid(kind, object::name(&doc), errors));
@@ -223,7 +224,7 @@ async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Par
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
 
-fn check_name(doc: &Value, name: &str) -> Result<(), ApiError> {
+pub(crate) fn check_name(doc: &Value, name: &str) -> Result<(), ApiError> {
     match object::name(doc) {
         "" => Ok(()),
         given if given == name => Ok(()),
@@ -274,7 +275,13 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
 
 /// The document as it will be stored: defaulted, limited to what the part may
 /// change, admitted, validated.
-async fn prepare(api: &Api, kind: &'static Kind, mut doc: Value, old: &Value, part: Part) -> Result<Value, ApiError> {
+pub(crate) async fn prepare(
+    api: &Api,
+    kind: &'static Kind,
+    mut doc: Value,
+    old: &Value,
+    part: Part,
+) -> Result<Value, ApiError> {
     let gates = &api.config.gates;
     kind.ops.default(&mut doc);
     let errors = match part {

@@ -49,6 +49,16 @@ pub(crate) fn set_default(object: &mut Map<String, Value>, key: &str, value: imp
     }
 }
 
+/// Removes fields that hold their type's zero value, as upstream's encoder
+/// does.
+pub(crate) fn drop_zero(object: &mut Map<String, Value>, keys: &[&str]) {
+    for key in keys {
+        if object.get(*key).is_some_and(|value| value == false || value == "" || value == 0) {
+            object.shift_remove(*key);
+        }
+    }
+}
+
 /// Copies `key` from `old`, removing it where `old` has none.
 pub(crate) fn keep(new: &mut Map<String, Value>, old: &Value, key: &str) {
     match old.get(key) {

@@ -75,6 +75,16 @@ impl FieldError {
         Self { path: path.into(), reason: FieldReason::Invalid, detail: detail.into(), bad_value: Some(value.into()) }
     }
 
+    /// Where the value says nothing.
+    pub fn invalid_as_such(path: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: FieldReason::Invalid, detail: detail.into(), bad_value: None }
+    }
+
+    /// The same problem, of a document that is a part of another.
+    pub(crate) fn under(self, parent: &str) -> Self {
+        Self { path: format!("{parent}.{}", self.path), ..self }
+    }
+
     pub fn forbidden(path: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { path: path.into(), reason: FieldReason::Forbidden, detail: detail.into(), bad_value: None }
     }
@@ -123,9 +133,9 @@ impl FieldError {
     /// The message without the path: what a Status cause carries.
     pub fn message(&self) -> String {
         let mut text = self.reason.words().to_owned();
-        if self.reason.shows_value() {
+        if let Some(value) = self.bad_value.as_ref().filter(|_| self.reason.shows_value()) {
             text.push_str(": ");
-            text.push_str(&shown(self.bad_value.as_ref()));
+            text.push_str(&shown(value));
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
@@ -190,11 +200,10 @@ impl fmt::Display for FieldError {
 impl std::error::Error for FieldError {}
 
 /// A value as a message shows it: strings quoted, objects and lists as JSON.
-fn shown(value: Option<&Value>) -> String {
+fn shown(value: &Value) -> String {
     match value {
-        None | Some(Value::Null) => "null".to_owned(),
-        Some(Value::String(text)) => quote(text),
-        Some(other) => other.to_string(),
+        Value::String(text) => quote(text),
+        other => other.to_string(),
     }
 }
 

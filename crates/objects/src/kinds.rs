@@ -12,6 +12,9 @@ use crate::{doc, meta, printing};
 
 mod addresses;
 pub mod config_map;
+pub mod controller_revision;
+pub mod daemon_set;
+pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
@@ -24,17 +27,23 @@ pub mod persistent_volume;
 pub mod persistent_volume_claim;
 mod plain;
 pub mod pod;
+pub mod pod_template;
 pub mod priority_class;
 pub mod rbac;
+pub mod replica_set;
+pub mod replication_controller;
 mod resource_names;
 pub mod resource_quota;
 pub mod reviews;
 pub mod runtime_class;
+pub mod scale;
 pub mod secret;
 pub mod service;
 pub mod service_account;
+pub mod stateful_set;
 mod storage;
 pub mod storage_class;
+mod workload;
 
 /// Every served kind, in discovery order.
 pub static ALL: &[&Kind] = &[
@@ -47,10 +56,17 @@ pub static ALL: &[&Kind] = &[
     &persistent_volume_claim::KIND,
     &persistent_volume::KIND,
     &pod::KIND,
+    &pod_template::KIND,
+    &replication_controller::KIND,
     &resource_quota::KIND,
     &secret::KIND,
     &service_account::KIND,
     &service::KIND,
+    &controller_revision::KIND,
+    &daemon_set::KIND,
+    &deployment::KIND,
+    &replica_set::KIND,
+    &stateful_set::KIND,
     &reviews::SELF,
     &reviews::TOKEN,
     &reviews::LOCAL_ACCESS,
@@ -108,6 +124,7 @@ pub enum Subresource {
     PortForward,
     Proxy,
     Resize,
+    Scale,
     Status,
     /// Asks for a token of a service account.
     Token,
@@ -126,6 +143,7 @@ impl Subresource {
             Self::PortForward => "portforward",
             Self::Proxy => "proxy",
             Self::Resize => "resize",
+            Self::Scale => "scale",
             Self::Status => "status",
             Self::Token => "token",
         }
@@ -265,6 +283,16 @@ pub trait KindOps: Sync {
         true
     }
 
+    /// Where the kind has a pod template (`spec.template`).
+    fn template(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// API-360: the status of a new object, where it is not absent.
+    fn first_status(&self) -> Option<Value> {
+        None
+    }
+
     /// Names the fields the kind does not have, or the first wrong type.
     fn decode(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
         self.schema().check(doc)
@@ -277,18 +305,30 @@ pub trait KindOps: Sync {
     }
 
     /// Drops what clients may not set and gives the first status.
-    fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
+    fn prepare_create(&self, doc: &mut Value, gates: &Gates) {
         if self.kind().has(Subresource::Status) {
             doc::as_object(doc).shift_remove("status");
+        }
+        if let Some(status) = self.first_status() {
+            doc::as_object(doc).insert("status".to_owned(), status);
+        }
+        if let Some(path) = self.template() {
+            pod::template::drop_unavailable(doc, &Value::Null, path, gates);
         }
         meta::prepare_create(doc, self.has_generation());
     }
 
+    /// What depends on the name and uid of a new object.
+    fn complete_create(&self, _doc: &mut Value) {}
+
     /// Keeps status and server-owned metadata of `old`; a changed spec raises
     /// `generation`.
-    fn prepare_update(&self, doc: &mut Value, old: &Value, _gates: &Gates) {
+    fn prepare_update(&self, doc: &mut Value, old: &Value, gates: &Gates) {
         if self.kind().has(Subresource::Status) {
             doc::keep(doc::as_object(doc), old, "status");
+        }
+        if let Some(path) = self.template() {
+            pod::template::drop_unavailable(doc, old, path, gates);
         }
         meta::prepare_update(doc, old, self.has_generation());
     }

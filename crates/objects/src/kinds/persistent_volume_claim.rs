@@ -67,9 +67,7 @@ impl KindOps for ClaimOps {
 
     fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
-        errors.extend(access_modes(doc));
-        errors.extend(storage(doc, "spec.resources.requests"));
-        errors.extend(volume_mode(doc));
+        errors.extend(spec(doc));
         errors
     }
 
@@ -109,4 +107,12 @@ impl KindOps for ClaimOps {
             json!(or_unset(at(doc, "spec.volumeMode"))),
         ]
     }
+}
+
+/// API-763: also of the claims a StatefulSet makes.
+pub(super) fn spec(doc: &Value) -> Vec<FieldError> {
+    let mut errors = access_modes(doc);
+    errors.extend(storage(doc, "spec.resources.requests"));
+    errors.extend(volume_mode(doc));
+    errors
 }

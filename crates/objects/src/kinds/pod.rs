@@ -20,6 +20,7 @@ mod labels;
 mod resize;
 mod status;
 mod table;
+pub(super) mod template;
 mod update;
 mod validate;
 
@@ -135,6 +136,7 @@ impl KindOps for PodOps {
     fn validate_create(&self, doc: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(validate::spec(doc, &Features::of_new(gates)));
+        errors.extend(validate::images(doc));
         errors.extend(validate::create(doc));
         errors
     }
@@ -142,6 +144,7 @@ impl KindOps for PodOps {
     fn validate_update(&self, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
+        errors.extend(validate::images(doc));
         errors.extend(update::validate(doc, old));
         errors
     }
@@ -154,6 +157,7 @@ impl KindOps for PodOps {
         };
         let mut errors = meta::validate_update(doc, old);
         errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
+        errors.extend(validate::images(doc));
         errors.extend(own);
         errors
     }

@@ -7,6 +7,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 
+mod apps;
 mod networking;
 mod quotas;
 mod rbac;
@@ -23,6 +24,7 @@ fn create(doc: Value, expected: Expect) {
     assert_eq!(ops.decode(&doc), Ok(Vec::new()));
     ops.default(&mut doc);
     ops.prepare_create(&mut doc, &Gates::default());
+    ops.complete_create(&mut doc);
     expected.assert_eq(&result(&doc, ops.validate_create(&doc, &Gates::default())));
 }
 
@@ -32,6 +34,39 @@ fn update(old: Value, new: Value, expected: Expect) {
     ops.default(&mut doc);
     ops.prepare_update(&mut doc, &old, &Gates::default());
     expected.assert_eq(&result(&doc, ops.validate_update(&doc, &old, &Gates::default())));
+}
+
+/// A new object as it is stored.
+fn created(doc: Value) -> Value {
+    let mut doc = doc;
+    let ops = ops(doc::text(&doc, "apiVersion"), doc::text(&doc, "kind"));
+    ops.default(&mut doc);
+    ops.prepare_create(&mut doc, &Gates::default());
+    ops.complete_create(&mut doc);
+    doc
+}
+
+/// An object after an update, or all complaints.
+fn updated(old: &Value, new: Value) -> Result<Value, String> {
+    let mut doc = new;
+    let ops = ops(doc::text(&doc, "apiVersion"), doc::text(&doc, "kind"));
+    ops.default(&mut doc);
+    ops.prepare_update(&mut doc, old, &Gates::default());
+    complaints(doc, |doc| ops.validate_update(doc, old, &Gates::default()))
+}
+
+/// The same of the status.
+fn status_updated(old: &Value, new: Value) -> Result<Value, String> {
+    let mut doc = new;
+    let ops = ops(doc::text(&doc, "apiVersion"), doc::text(&doc, "kind"));
+    ops.default(&mut doc);
+    ops.prepare_status_update(&mut doc, old);
+    complaints(doc, |doc| ops.validate_status_update(doc, old, &Gates::default()))
+}
+
+fn complaints(doc: Value, check: impl Fn(&Value) -> Vec<FieldError>) -> Result<Value, String> {
+    let errors = check(&doc);
+    if errors.is_empty() { Ok(doc) } else { Err(result(&doc, errors)) }
 }
 
 fn result(doc: &Value, errors: Vec<FieldError>) -> String {

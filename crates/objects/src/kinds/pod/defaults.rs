@@ -2,30 +2,37 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::doc::{as_object, at, items, items_mut, object, set_default, text};
+use crate::doc::{as_object, at, drop_zero, items, items_mut, object, set_default, text};
 
 /// Fills a canonical pod document. Doing it again changes nothing.
 pub(super) fn pod(doc: &mut Value) {
     let host_network = at(doc, "spec.hostNetwork") == true;
-    spec(object(doc, "spec"));
-    let spec = as_object(doc).get_mut("spec").expect("made an object just above");
-    for list in ["containers", "initContainers"] {
-        for item in items_mut(spec, list) {
-            container(as_object(item));
+    template(doc);
+    set_default(object(doc, "spec"), "enableServiceLinks", true); // API-470
+    for list in ["spec.containers", "spec.initContainers"] {
+        for item in items_mut(doc, list) {
             requests_from_limits(item);
             if host_network {
                 host_ports(item);
             }
         }
     }
-    for item in items_mut(spec, "ephemeralContainers") {
-        container(as_object(item));
-    }
-    for item in items_mut(spec, "volumes") {
-        volume(as_object(item));
-    }
+    let spec = as_object(doc).get_mut("spec").expect("made an object just above");
     pod_level_requests(spec);
     pod_ips(doc);
+}
+
+/// What templates of pods get, too: their `spec` is filled.
+pub(super) fn template(doc: &mut Value) {
+    spec(object(doc, "spec"));
+    for list in ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"] {
+        for item in items_mut(doc, list) {
+            container(as_object(item));
+        }
+    }
+    for item in items_mut(doc, "spec.volumes") {
+        volume(as_object(item));
+    }
 }
 
 fn spec(spec: &mut Map<String, Value>) {
@@ -39,7 +46,6 @@ fn spec(spec: &mut Map<String, Value>) {
     set_default(spec, "terminationGracePeriodSeconds", 30); // API-467
     set_default(spec, "schedulerName", "default-scheduler"); // API-468
     set_default(spec, "securityContext", json!({})); // API-469
-    set_default(spec, "enableServiceLinks", true); // API-470
     // API-495: two spellings of one field.
     let account = spec.get("serviceAccountName").or(spec.get("serviceAccount")).cloned();
     if let Some(account) = account {
@@ -233,14 +239,4 @@ fn pod_ips(doc: &mut Value) {
 
 fn list<'a>(object: &'a mut Map<String, Value>, key: &str) -> &'a mut [Value] {
     object.get_mut(key).and_then(Value::as_array_mut).map(Vec::as_mut_slice).unwrap_or_default()
-}
-
-/// Removes fields that hold their type's zero value, as upstream's encoder
-/// does.
-fn drop_zero(object: &mut Map<String, Value>, keys: &[&str]) {
-    for key in keys {
-        if object.get(*key).is_some_and(|value| value == false || value == "" || value == 0) {
-            object.shift_remove(*key);
-        }
-    }
 }

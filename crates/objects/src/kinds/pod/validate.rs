@@ -22,7 +22,7 @@ pub(in crate::kinds) use resources::list as amounts;
 
 pub(super) const TOLERATION_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// All problems of a document's spec.
+/// All problems of the spec of a pod or of a pod template.
 pub(super) fn spec(doc: &Value, features: &Features) -> Vec<FieldError> {
     let mut errors = Errors(Vec::new());
     let spec = at(doc, "spec");
@@ -39,6 +39,21 @@ pub(super) fn spec(doc: &Value, features: &Features) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec.activeDeadlineSeconds", seconds, detail));
     }
     errors.0
+}
+
+/// API-498: templates may have blanks around their images, pods may not.
+pub(super) fn images(doc: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for list in ["spec.containers", "spec.initContainers", "spec.ephemeralContainers"] {
+        for (index, container) in items(doc, list).iter().enumerate() {
+            let image = text(container, "image");
+            if image.trim() != image {
+                let detail = "must not have leading or trailing whitespace";
+                errors.push(FieldError::invalid(format!("{list}[{index}].image"), image, detail));
+            }
+        }
+    }
+    errors
 }
 
 /// Checks that only a new pod must pass.

@@ -95,12 +95,8 @@ fn ephemeral(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
 fn common(errors: &mut Errors, container: &Value, path: &str, pod: &Pod<'_>) {
     errors.name(&format!("{path}.name"), text(container, "name"), names::dns_label);
     // API-498
-    let image = text(container, "image");
-    if image.is_empty() {
+    if text(container, "image").is_empty() {
         errors.push(FieldError::required(format!("{path}.image"), ""));
-    } else if image.trim() != image {
-        let detail = "must not have leading or trailing whitespace";
-        errors.push(FieldError::invalid(format!("{path}.image"), image, detail));
     }
     let policies = ["File", "FallbackToLogsOnError"]; // API-499
     let policy = text(container, "terminationMessagePolicy");

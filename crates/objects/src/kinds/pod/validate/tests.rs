@@ -50,12 +50,12 @@ fn api_496_to_500_containers_have_names_images_and_known_policies() {
             "initContainers": [{"name": "b", "image": "x"}]}),
         expect![[r#"
             spec.containers[0].name: Invalid value: "A": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
-            spec.containers[0].image: Invalid value: " x": must not have leading or trailing whitespace
             spec.containers[1].name: Required value
             spec.containers[2].image: Required value
             spec.containers[2].terminationMessagePolicy: Unsupported value: "Both": supported values: "File", "FallbackToLogsOnError"
             spec.containers[2].imagePullPolicy: Unsupported value: "Perhaps": supported values: "Always", "IfNotPresent", "Never"
-            spec.initContainers[0].name: Duplicate value: "b""#]],
+            spec.initContainers[0].name: Duplicate value: "b"
+            spec.containers[0].image: Invalid value: " x": must not have leading or trailing whitespace"#]],
     );
 }
 

@@ -1,0 +1,104 @@
+//! The `scale` subresource (API-608): a small view of a controller that can be
+//! read and written without knowing its kind.
+
+use http::StatusCode;
+use objects::kinds::scale;
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::api::{Api, Call, RequestBody};
+use crate::body::{self, Patch, WriteOptions};
+use crate::error::{ApiError, KindName, ResourceName};
+use crate::write::{self, Part, Stored};
+use crate::{negotiate, object, read};
+
+pub(crate) async fn get(api: &Api, call: &mut Call) -> Answer {
+    let entry = api.store.get(&call.key()).await?;
+    let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
+    shown(api, call, &object::document(&entry))
+}
+
+pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+    let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
+    negotiate::require_json(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let wanted = body::parse_object(&scale::KIND, &bytes)?;
+    body::check_fields(&scale::KIND, &wanted, &options, &mut call.warnings)?;
+    update(api, call, &Source::Replace(wanted), &options).await
+}
+
+pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+    let options = WriteOptions::parse(&call.query, "PatchOptions")?;
+    let kind_of_patch = Patch::kind_of(&call.headers)?;
+    let bytes = api.collect(body).await?;
+    let patch = Patch::parse(kind_of_patch, &bytes, &call.query)?;
+    update(api, call, &Source::Patch(patch), &options).await
+}
+
+enum Source {
+    Replace(Value),
+    Patch(Patch),
+}
+
+/// API-388: how often a lost race is run again.
+const UPDATE_TRIES: u32 = 8;
+
+async fn update(api: &Api, call: &mut Call, source: &Source, options: &WriteOptions) -> Answer {
+    let key = call.key();
+    for _ in 0..UPDATE_TRIES {
+        let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
+        let old = object::document(&entry);
+        let mut wanted = match source {
+            Source::Replace(wanted) => wanted.clone(),
+            Source::Patch(patch) => {
+                let name = call.path.name.as_deref();
+                patch.apply(&scale::KIND, name, &scale::of(&old), options, &mut call.warnings)?
+            }
+        };
+        let is_conditional = check(api, call, &mut wanted, &old)?;
+        let doc = write::prepare(api, call.kind, scale::apply(&old, &wanted), &old, Part::Main).await?;
+        match write::store_update(api, call, &entry, &doc, options).await? {
+            Stored::At(bytes, revision) => return shown(api, call, &object::decode(&bytes, revision)),
+            Stored::LostRace if is_conditional => break,
+            Stored::LostRace => {}
+        }
+    }
+    Err(ApiError::conflict(call.kind, call.name()))
+}
+
+/// Whether the scale may be taken over, and whether it is for one version only.
+fn check(api: &Api, call: &Call, wanted: &mut Value, old: &Value) -> Result<bool, ApiError> {
+    let metadata = object::metadata_mut(wanted);
+    let mut fill = |key: &str, value: &str| {
+        if metadata.get(key).and_then(Value::as_str).is_none_or(str::is_empty) {
+            metadata.insert(key.to_owned(), json!(value));
+        }
+    };
+    fill("name", call.name());
+    fill("namespace", call.namespace().unwrap_or_default());
+    scale::KIND.ops.default(wanted);
+    write::check_name(wanted, call.name())?;
+    let errors = scale::KIND.ops.validate_update(wanted, old, &api.config.gates);
+    if !errors.is_empty() {
+        let name = call.name().to_owned();
+        return Err(ApiError::Invalid { kind: KindName::of(&scale::KIND), name, errors });
+    }
+    let (sent, stored) = (object::text(wanted, &["metadata", "uid"]), object::text(old, &["metadata", "uid"]));
+    if !sent.is_empty() && sent != stored {
+        let mut resource = ResourceName::of(call.kind);
+        resource.resource.push_str("/scale");
+        let detail = format!("Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}");
+        return Err(ApiError::Conflict { resource, name: call.name().to_owned(), detail });
+    }
+    let version = object::text(wanted, &["metadata", "resourceVersion"]);
+    if !version.is_empty() && version != "0" && version != object::text(old, &["metadata", "resourceVersion"]) {
+        return Err(ApiError::conflict(call.kind, call.name()));
+    }
+    Ok(!version.is_empty())
+}
+
+/// From here on the call is about the scale.
+fn shown(api: &Api, call: &mut Call, doc: &Value) -> Answer {
+    call.kind = &scale::KIND;
+    Ok(read::shaped(api, call, call.form()?, StatusCode::OK, &scale::of(doc)))
+}

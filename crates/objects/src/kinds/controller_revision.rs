@@ -1,0 +1,94 @@
+//! ControllerRevision: descriptor and rules.
+
+use serde_json::{Value, json};
+
+use crate::api::apps::v1::ControllerRevision;
+use crate::decode::{Schema, Typed};
+use crate::doc::{as_object, at, items, text};
+use crate::errors::FieldError;
+use crate::gates::Gates;
+use crate::kinds::{Column, Kind, KindOps, Scope, workload};
+use crate::{meta, printing};
+
+pub static KIND: Kind = Kind {
+    group: "apps",
+    version: "v1",
+    kind: "ControllerRevision",
+    list_kind: "ControllerRevisionList",
+    plural: "controllerrevisions",
+    singular: "controllerrevision",
+    short_names: &[],
+    categories: &[],
+    scope: Scope::Namespaced,
+    subresources: &[],
+    columns: COLUMNS,
+    ops: &RevisionOps,
+};
+
+/// API-260.
+const COLUMNS: &[Column] = &[
+    Column::NAME,
+    Column::text("Controller", "Controller of the object"),
+    Column::text("Revision", "The number of the state that is kept here."),
+    Column::AGE,
+];
+
+struct RevisionOps;
+
+impl KindOps for RevisionOps {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn schema(&self) -> &'static dyn Schema {
+        &Typed::<ControllerRevision>::NEW
+    }
+
+    /// What is kept here is somebody else's, nulls and all.
+    fn default(&self, doc: &mut Value) {
+        let data = as_object(doc).shift_remove("data");
+        self.schema().canonicalise(doc);
+        if let Some(data) = data.filter(|data| !data.is_null()) {
+            as_object(doc).insert("data".to_owned(), data);
+        }
+    }
+
+    /// API-764.
+    fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
+        let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
+        errors.extend(workload::non_negative(doc, &["revision"]));
+        match at(doc, "data") {
+            Value::Object(_) => {}
+            Value::Null => errors.push(FieldError::required("data", "data is mandatory")),
+            _ => errors.push(FieldError::required("data", "data must be a valid JSON object")),
+        }
+        errors
+    }
+
+    /// API-376.
+    fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
+        let mut errors = meta::validate_update(doc, old);
+        errors.extend(workload::non_negative(doc, &["revision"]));
+        errors.extend(meta::immutable("data", at(doc, "data"), at(old, "data")));
+        errors
+    }
+
+    fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
+        let owner = items(doc, "metadata.ownerReferences").iter().find(|owner| at(owner, "controller") == true);
+        vec![
+            json!(text(doc, "metadata.name")),
+            json!(owner.map_or_else(|| "<none>".to_owned(), owner_name)),
+            workload::count(doc, "revision"),
+            json!(printing::age_of(doc, now)),
+        ]
+    }
+}
+
+/// `statefulset.apps/web`, `replicationcontroller/web`.
+fn owner_name(owner: &Value) -> String {
+    let kind = text(owner, "kind").to_lowercase();
+    match text(owner, "apiVersion").split_once('/') {
+        Some((group, _)) => format!("{kind}.{group}/{}", text(owner, "name")),
+        None => format!("{kind}/{}", text(owner, "name")),
+    }
+}
