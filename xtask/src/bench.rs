@@ -1,5 +1,6 @@
 //! `cargo xtask bench NAME [--json]`: measures, with the peer's figures beside.
 
+mod api;
 mod instance;
 mod lifecycle;
 mod node;
@@ -12,6 +13,15 @@ use anyhow::{Context, Result, bail};
 pub(crate) fn run(name: &str, json: bool) -> Result<()> {
     let runtime = tokio::runtime::Runtime::new().context("cannot start the async runtime")?;
     let results = match name {
+        "api" if cfg!(debug_assertions) => return api::in_release(json),
+        "api" => {
+            let results = runtime.block_on(interruptible(api::measure()))?;
+            if !json {
+                print!("{}", api::table(&results));
+                return Ok(());
+            }
+            results
+        }
         "node" => runtime.block_on(interruptible(node::measure()))?,
         "lifecycle" => lifecycle::measure()?,
         "runtime" => {
@@ -22,7 +32,7 @@ pub(crate) fn run(name: &str, json: bool) -> Result<()> {
             }
             figures.results()
         }
-        other => bail!("bench {other}: unknown; there are: lifecycle, node, runtime"),
+        other => bail!("bench {other}: unknown; there are: api, lifecycle, node, runtime"),
     };
     let text = if json { report::lines(name, &results) } else { report::table(&results) };
     print!("{text}");

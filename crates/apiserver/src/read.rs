@@ -18,8 +18,7 @@ use crate::object::{self, Selection};
 use crate::table::{self, Columns};
 
 pub(crate) async fn get(api: &Api, call: &Call) -> Answer {
-    // Reads come from the newest state, which is at least as new as any
-    // version ever handed out (API-198).
+    at_least(api, call.query.text("resourceVersion").map(parse_version).transpose()?).await?;
     let entry = api.store.get(&call.key()).await?;
     let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
     match call.form()? {
@@ -220,8 +219,10 @@ fn parse_token(token: &str) -> Result<(Moment, String), ApiError> {
 }
 
 async fn page(api: &Api, call: &Call, selection: &Selection, options: &ListOptions) -> Result<Page, ApiError> {
-    if let Moment::NotOlderThan(version) = options.moment {
-        wait_for(api, version).await?;
+    match options.moment {
+        Moment::NotOlderThan(version) => wait_for(api, version).await?,
+        Moment::Newest => at_least(api, None).await?,
+        Moment::Exactly(_) => {}
     }
     let prefix = object::prefix(call.kind, call.namespace());
     let after = options.start.as_ref().map(|start| format!("{prefix}{start}"));
@@ -268,15 +269,25 @@ fn cut(mut listing: Listing, selection: &Selection, limit: Option<usize>, prefix
 /// API-131.
 const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
+/// API-198, API-203: what is read from now on is at least so new; without a
+/// version it has every write acknowledged before, whoever made it. Zero asks
+/// for nothing, so that it can be answered whatever becomes of the store.
+pub(crate) async fn at_least(api: &Api, version: Option<Revision>) -> Result<(), ApiError> {
+    match version {
+        None => Ok(api.store.revision().await.map(drop)?),
+        Some(version) => wait_for(api, version).await,
+    }
+}
+
 /// API-209: a version of the future may arrive within moments.
-pub(crate) async fn wait_for(api: &Api, version: Revision) -> Result<(), ApiError> {
+async fn wait_for(api: &Api, version: Revision) -> Result<(), ApiError> {
     for _ in 0..FUTURE_TRIES {
-        if api.store.revision().await? >= version {
+        if api.store.shown() >= version {
             return Ok(());
         }
         tokio::time::sleep(FUTURE_PAUSE).await;
     }
-    Err(ApiError::FutureRevision { wanted: version, current: api.store.revision().await? })
+    Err(ApiError::FutureRevision { wanted: version, current: api.store.shown() })
 }
 
 /// Together the about three seconds of API-209.

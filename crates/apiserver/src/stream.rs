@@ -70,8 +70,9 @@ struct WatchOptions {
 enum Start {
     /// Only changes after this version.
     After(Revision),
-    /// Everything there is, at least as new as this version, then changes.
-    WithState(Revision),
+    /// Everything there is, at least as new as this version or as now, then
+    /// changes.
+    WithState(Option<Revision>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,11 +96,10 @@ impl WatchOptions {
             }
             _ => {}
         }
-        let version = query.text("resourceVersion").map(read::parse_version).transpose()?.unwrap_or_default();
-        let start = match initial {
-            Some(true) => Start::WithState(version),
-            None if version.0 == 0 => Start::WithState(version),
-            _ => Start::After(version),
+        let version = query.text("resourceVersion").map(read::parse_version).transpose()?;
+        let start = match (initial, version.unwrap_or_default()) {
+            (Some(true), _) | (None, Revision(0)) => Start::WithState(version),
+            (_, version) => Start::After(version),
         };
         let bookmarks = if query.is_set("allowWatchBookmarks") { Bookmarks::Sent } else { Bookmarks::Unwanted };
         Ok(Self { start, bookmarks })
@@ -156,11 +156,11 @@ impl Stream {
     async fn open(&mut self, api: &Api, prefix: &str, start: Start) -> Result<(), ApiError> {
         let after = match start {
             Start::After(version) => {
-                read::wait_for(api, version).await?;
+                read::at_least(api, Some(version)).await?;
                 version
             }
             Start::WithState(version) => {
-                read::wait_for(api, version).await?;
+                read::at_least(api, version).await?;
                 let listing = api.store.list(ListRequest::all(prefix)).await?;
                 let wanted = listing.entries.into_iter().filter(|entry| self.wants(entry));
                 self.pending.extend(wanted.map(Pending::State).collect::<Vec<_>>());

@@ -2,7 +2,6 @@
 //! names; and how a node agent is put together, for `podium up` as well.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::sync::Arc;
 
 use ambient::{Clock, Ids, Rng, Timestamp};
@@ -11,8 +10,7 @@ use client::Client;
 use kubelet::{Kubelet, Logind};
 use lifecycle::Rules;
 use rustls::RootCertStore;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
 
 use crate::cli::{Agent, KUBERNETES_VERSION, NodeArgs};
@@ -83,9 +81,7 @@ pub(crate) fn subject(user: &str) -> Subject<'_> {
 async fn tls(args: &Agent, name: &str, address: SocketAddr, today: Timestamp) -> Result<Arc<rustls::ServerConfig>> {
     let (chain, key) = match (&args.tls_cert_file, &args.tls_private_key_file) {
         (Some(chain), Some(key)) => {
-            let private = PrivateKeyDer::from_pem_file(key);
-            let private = private.map_err(|error| anyhow::anyhow!("{}: no private key: {error:?}", key.display()))?;
-            (certificates(chain)?, private)
+            (pki::read_certificates(chain)?, pki::read_private_key(key)?)
         }
         _ => {
             let user = user(name);
@@ -102,7 +98,7 @@ async fn tls(args: &Agent, name: &str, address: SocketAddr, today: Timestamp) ->
 
 async fn client_authorities(args: &Agent) -> Result<Vec<CertificateDer<'static>>> {
     if let Some(path) = &args.client_ca_file {
-        return certificates(path);
+        return pki::read_certificates(path);
     }
     let found = client::authorities(&args.kubeconfig).await?;
     if found.is_empty() {
@@ -111,15 +107,6 @@ async fn client_authorities(args: &Agent) -> Result<Vec<CertificateDer<'static>>
         );
     }
     Ok(found.into_iter().map(CertificateDer::from).collect())
-}
-
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
-    let found = read().map_err(|error| anyhow::anyhow!("{}: no PEM certificates: {error:?}", path.display()))?;
-    if found.is_empty() {
-        bail!("{}: there is no PEM certificate in it", path.display());
-    }
-    Ok(found)
 }
 
 /// What a node agent is made of.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
-pub(crate) use control::{ControlArgs, Part, Server};
+pub(crate) use control::{ControlArgs, EtcdArgs, Part, Server};
 
 use crate::config::{PodiumConfiguration, Settings, parse_thresholds};
 use crate::containers::Choice;

@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use crate::cli::ControlArgs;
 use crate::config::Settings;
 use crate::door::{self, Door};
-use crate::instance::{Instance, make_private_dir};
-use crate::kubeconfig;
+use crate::instance::Instance;
 use crate::pki::{self, Authority, Subject};
+use crate::{keep, kubeconfig};
 
 const MASTERS: &str = "system:masters";
 
@@ -64,8 +64,7 @@ impl Plan<'_> {
 
     async fn api(&self, address: SocketAddr) -> Result<ApiServer> {
         let places = &self.instance.places;
-        make_private_dir(&places.store())?;
-        let store = store::Embedded::open(&places.store().join("state.redb"), store::Options::default())?;
+        let store = keep::open(&self.args.etcd, &places.store()).await?;
         let kubelet_client =
             self.authority.client(&Subject { user: "kube-apiserver-kubelet-client", group: MASTERS })?;
         let config = apiserver::Config {
@@ -76,7 +75,7 @@ impl Plan<'_> {
             services: self.door.services.clone(),
             audit: self.audit_log()?,
         };
-        let api = ApiServer::new(Arc::new(store), config, self.clock.clone(), self.ids.clone());
+        let api = ApiServer::new(store, config, self.clock.clone(), self.ids.clone());
         api.bootstrap().await?;
         Ok(api)
     }

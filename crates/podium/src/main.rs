@@ -15,6 +15,7 @@ mod down;
 mod files;
 mod image;
 mod instance;
+mod keep;
 mod kubeconfig;
 mod node;
 mod pki;

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ambient::Timestamp;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
 };
 use rustls::RootCertStore;
 use rustls::server::WebPkiClientVerifier;
+use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::instance::{make_private_dir, write_private};
@@ -188,6 +189,21 @@ fn set_validity(params: &mut CertificateParams, today: Timestamp, years: i64) {
 fn pem_to_der(pem: &str) -> Result<CertificateDer<'static>> {
     use rustls_pki_types::pem::PemObject;
     CertificateDer::from_pem_slice(pem.as_bytes()).map_err(|error| anyhow::anyhow!("not a PEM certificate: {error:?}"))
+}
+
+/// Those of a file that somebody else wrote.
+pub(crate) fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
+    let found = read().map_err(|error| anyhow::anyhow!("{}: no PEM certificates: {error:?}", path.display()))?;
+    if found.is_empty() {
+        bail!("{}: there is no PEM certificate in it", path.display());
+    }
+    Ok(found)
+}
+
+pub(crate) fn read_private_key(path: &Path) -> Result<PrivateKeyDer<'static>> {
+    let key = PrivateKeyDer::from_pem_file(path);
+    key.map_err(|error| anyhow::anyhow!("{}: no private key: {error:?}", path.display()))
 }
 
 #[cfg(test)]

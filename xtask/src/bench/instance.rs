@@ -13,26 +13,44 @@ pub(super) struct Instance {
     /// Short, because sockets live below it.
     work: TempDir,
     binary: PathBuf,
+    role: Role,
     agent: Option<Child>,
+}
+
+/// What is measured of Podium.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Everything,
+    ControlPlane,
 }
 
 impl Instance {
     /// Images are there, nothing runs yet.
     pub(super) fn prepare() -> Result<Self> {
         let work = tempfile::Builder::new().prefix("pb-").tempdir().context("no temporary directory")?;
-        let instance = Self { work, binary: binary()?, agent: None };
+        let instance = Self { work, binary: binary()?, role: Role::Everything, agent: None };
         instance.import_images()?;
         Ok(instance)
+    }
+
+    /// Without a node, and so without images.
+    pub(super) fn control_plane() -> Result<Self> {
+        let work = tempfile::Builder::new().prefix("pb-").tempdir().context("no temporary directory")?;
+        Ok(Self { work, binary: binary()?, role: Role::ControlPlane, agent: None })
     }
 
     pub(super) fn start(&mut self) -> Result<()> {
         let port = free_port()?;
         let log = fs::File::create(self.log()).context("cannot write the log")?;
-        let agent = Command::new(&self.binary)
-            .args(["up", "--bind", &format!("127.0.0.1:{port}"), "--data-dir"])
-            .arg(self.data())
+        let (verb, more): (_, &[&str]) = match self.role {
             // A disk that is nearly full must not decide what is measured.
-            .args(["--eviction-hard", "memory.available<1Mi"])
+            Role::Everything => ("up", &["--eviction-hard", "memory.available<1Mi"]),
+            Role::ControlPlane => ("server", &[]),
+        };
+        let agent = Command::new(&self.binary)
+            .args([verb, "--bind", &format!("127.0.0.1:{port}"), "--data-dir"])
+            .arg(self.data())
+            .args(more)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -45,7 +63,7 @@ impl Instance {
     pub(super) fn check_alive(&mut self) -> Result<()> {
         let agent = self.agent.as_mut().context("the agent was not started")?;
         if let Some(status) = agent.try_wait().context("cannot ask for the agent")? {
-            bail!("podium up ended with {status}");
+            bail!("podium ended with {status}");
         }
         Ok(())
     }
@@ -131,7 +149,9 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         let Some(mut agent) = self.agent.take() else { return };
-        if let Err(error) = self.podium(&["down"]) {
+        if self.role == Role::Everything
+            && let Err(error) = self.podium(&["down"])
+        {
             eprintln!("warning: {error:#}; look for leftovers of {}", self.data().display());
         }
         // `down` ends it; a second word harms nobody.

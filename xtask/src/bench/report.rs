@@ -30,7 +30,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// How many times better than the peer.
-    fn ratio(&self) -> Option<f64> {
+    pub(super) fn ratio(&self) -> Option<f64> {
         let peer = self.peer?;
         Some(match self.better {
             Better::Lower => peer.value / self.value,

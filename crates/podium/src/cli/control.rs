@@ -12,7 +12,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   podium server --data-dir ./cluster --bind 127.0.0.1:6443
   kubectl --kubeconfig ./cluster/admin.kubeconfig get namespaces
-  podium server --disable scheduler,controllers       for those of somebody else";
+  podium server --disable scheduler,controllers       for those of somebody else
+  podium server --etcd-servers http://127.0.0.1:2379  objects in etcd";
 
 #[derive(Debug, Args)]
 pub(crate) struct Server {
@@ -52,6 +53,24 @@ pub(crate) struct ControlArgs {
     /// How many older audit logs to keep [default: 10]
     #[arg(long, value_name = "COUNT")]
     pub(crate) audit_log_maxbackup: Option<usize>,
+    #[command(flatten)]
+    pub(crate) etcd: EtcdArgs,
+}
+
+/// Where objects are kept, if not in a file below the data directory.
+#[derive(Debug, Args)]
+pub(crate) struct EtcdArgs {
+    /// Keep all objects in this etcd instead of a file below the data directory
+    #[arg(long = "etcd-servers", value_name = "URL", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// Whose certificates etcd's servers have
+    #[arg(long = "etcd-cafile", value_name = "FILE", requires = "servers")]
+    pub(crate) cafile: Option<PathBuf>,
+    /// What to show etcd's servers
+    #[arg(long = "etcd-certfile", value_name = "FILE", requires = "keyfile")]
+    pub(crate) certfile: Option<PathBuf>,
+    #[arg(long = "etcd-keyfile", value_name = "FILE", requires = "certfile")]
+    pub(crate) keyfile: Option<PathBuf>,
 }
 
 impl ControlArgs {
@@ -61,5 +80,11 @@ impl ControlArgs {
         self.audit_log_path = self.audit_log_path.take().or(file.audit_log_path.clone());
         self.audit_log_maxsize = self.audit_log_maxsize.or(file.audit_log_maxsize);
         self.audit_log_maxbackup = self.audit_log_maxbackup.or(file.audit_log_maxbackup);
+        if self.etcd.servers.is_empty() {
+            self.etcd.servers.clone_from(&file.etcd_servers);
+        }
+        self.etcd.cafile = self.etcd.cafile.take().or(file.etcd_cafile.clone());
+        self.etcd.certfile = self.etcd.certfile.take().or(file.etcd_certfile.clone());
+        self.etcd.keyfile = self.etcd.keyfile.take().or(file.etcd_keyfile.clone());
     }
 }
