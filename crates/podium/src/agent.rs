@@ -80,9 +80,7 @@ pub(crate) fn subject(user: &str) -> Subject<'_> {
 
 async fn tls(args: &Agent, name: &str, address: SocketAddr, today: Timestamp) -> Result<Arc<rustls::ServerConfig>> {
     let (chain, key) = match (&args.tls_cert_file, &args.tls_private_key_file) {
-        (Some(chain), Some(key)) => {
-            (pki::read_certificates(chain)?, pki::read_private_key(key)?)
-        }
+        (Some(chain), Some(key)) => (pki::read_certificates(chain)?, pki::read_private_key(key)?),
         _ => {
             let user = user(name);
             let leaf = Leaf::self_signed(&subject(&user), node::internal_ip(address), today)?;

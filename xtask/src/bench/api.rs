@@ -73,7 +73,12 @@ async fn measure_on(instance: &mut Instance) -> Result<Vec<Measured>> {
     Ok(results)
 }
 
-fn measured(metric: impl Into<std::borrow::Cow<'static, str>>, value: f64, unit: &'static str, better: Better) -> Measured {
+fn measured(
+    metric: impl Into<std::borrow::Cow<'static, str>>,
+    value: f64,
+    unit: &'static str,
+    better: Better,
+) -> Measured {
     let metric = metric.into();
     let goal = GOALS.iter().find(|goal| goal.0 == metric);
     let peer = goal.map(|goal| Peer { name: UPSTREAM, value: goal.3 });
@@ -81,7 +86,8 @@ fn measured(metric: impl Into<std::borrow::Cow<'static, str>>, value: f64, unit:
 }
 
 pub(super) fn table(results: &[Measured]) -> String {
-    let mut text = format!("{:<22}{:>12}    {:>10}{:>10}{:>10}{:>8}\n", "", "podium", "must", "aim", "upstream", "times");
+    let mut text =
+        format!("{:<22}{:>12}    {:>10}{:>10}{:>10}{:>8}\n", "", "podium", "must", "aim", "upstream", "times");
     for result in results {
         let Measured { metric, value, unit, .. } = result;
         let _ = write!(text, "{metric:<22}{value:>12.1} {unit:<3}");
@@ -117,7 +123,8 @@ mod tests {
 
     #[test]
     fn goals_stand_beside_what_was_measured() {
-        let rows = [measured("creates_8", 1576.0, "/s", Better::Higher), measured("rss_idle", 20.0, "MB", Better::Lower)];
+        let rows =
+            [measured("creates_8", 1576.0, "/s", Better::Higher), measured("rss_idle", 20.0, "MB", Better::Lower)];
         let table = table(&rows);
         let lines: Vec<_> = table.lines().collect();
         assert!(lines[1].ends_with("/s       2000      6000       788     2.0"), "{}", lines[1]);

@@ -30,7 +30,8 @@ pub(super) async fn patches(target: &Target, connections: usize, span: Duration)
     for connection in 0..connections {
         setup.expect(201, &create("default", &format!("patched-{connection}"))).await?;
     }
-    rate(target, connections, span, 200, Arc::new(|connection, number| patch("default", "patched", connection, number))).await
+    rate(target, connections, span, 200, Arc::new(|connection, number| patch("default", "patched", connection, number)))
+        .await
 }
 
 /// The median time of one list.
