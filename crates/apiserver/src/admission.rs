@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Api, Call};
 use crate::error::ApiError;
-use crate::{authz, namespaces, object, services};
+use crate::{authz, certificates, namespaces, object, services};
 use node_restriction::Write;
 
 pub(crate) async fn create(
@@ -44,7 +44,11 @@ pub(crate) async fn create(
 }
 
 /// What this caller may not create, although it may create something.
-pub(crate) async fn check_create(api: &Api, call: &Call, doc: &Value) -> Result<(), ApiError> {
+pub(crate) async fn check_create(api: &Api, call: &mut Call, doc: &Value) -> Result<(), ApiError> {
+    warn(call, objects::kinds::stored_only::warning(call.kind));
+    if call.kind.kind == "CertificateSigningRequest" {
+        certificates::check_create(doc)?;
+    }
     if !is_restricted(call) {
         return Ok(());
     }
@@ -55,7 +59,11 @@ pub(crate) async fn check_create(api: &Api, call: &Call, doc: &Value) -> Result<
 }
 
 /// What this caller may not change, although it may change the object.
-pub(crate) async fn check_update(api: &Api, call: &Call, doc: &Value, old: &Value) -> Result<(), ApiError> {
+pub(crate) async fn check_update(api: &Api, call: &mut Call, doc: &Value, old: &Value) -> Result<(), ApiError> {
+    warn(call, objects::kinds::stored_only::warning(call.kind));
+    if call.kind.kind == "CertificateSigningRequest" {
+        certificates::check_update(api, call, doc, old).await?;
+    }
     if !is_restricted(call) {
         return Ok(());
     }
@@ -68,6 +76,15 @@ pub(crate) async fn check_update(api: &Api, call: &Call, doc: &Value, old: &Valu
 /// What this caller may not delete, although it may delete something.
 pub(crate) async fn check_delete(api: &Api, call: &Call) -> Result<(), ApiError> {
     if is_restricted(call) { node_restriction::check(api, call, Write::Delete).await } else { Ok(()) }
+}
+
+/// Said once, however often a write is tried.
+fn warn(call: &mut Call, warnings: impl IntoIterator<Item = String>) {
+    for warning in warnings {
+        if !call.warnings.contains(&warning) {
+            call.warnings.push(warning);
+        }
+    }
 }
 
 /// Others need not be looked at.

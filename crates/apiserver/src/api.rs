@@ -310,9 +310,11 @@ impl Api {
         let known = call.kind.subresources.iter().find(|known| known.name() == name);
         let part = write::Part::Of(*known.ok_or(ApiError::NoSuchResource)?);
         match (name, verb) {
-            ("status" | "ephemeralcontainers" | "resize", Verb::Get) => read::get(self, call).await,
-            ("ephemeralcontainers" | "resize", Verb::Update) => write::replace(self, call, body, part).await,
-            ("ephemeralcontainers" | "resize", Verb::Patch) => write::patch(self, call, body, part).await,
+            ("status" | "ephemeralcontainers" | "resize" | "approval", Verb::Get) => read::get(self, call).await,
+            ("ephemeralcontainers" | "resize" | "approval", Verb::Update) => {
+                write::replace(self, call, body, part).await
+            }
+            ("ephemeralcontainers" | "resize" | "approval", Verb::Patch) => write::patch(self, call, body, part).await,
             ("status", Verb::Update) => write::replace(self, call, body, write::Part::Status).await,
             ("status", Verb::Patch) => write::patch(self, call, body, write::Part::Status).await,
             ("scale", Verb::Get) => scale::get(self, call).await,

@@ -64,7 +64,7 @@ pub(crate) async fn delete_object(
     let key = object::key(kind, namespace, name);
     for _ in 0..DELETE_TRIES {
         let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind, name))?;
-        let doc = object::document(&entry);
+        let doc = object::document_as(kind, &entry);
         check_preconditions(kind, &doc, options)?;
         let wish = Wish { grace: options.grace_seconds, propagation: propagation(kind, &doc, options) };
         let outcome = deletion::decide(&doc, wish, api.clock.now().wall);

@@ -151,7 +151,7 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
         Subresource::Proxy if kind.kind == "Node" => ("NodeProxyOptions", every()),
         Subresource::Proxy => ("PodProxyOptions", every()),
         Subresource::Scale => ("Scale", vec!["get", "patch", "update"]),
-        Subresource::EphemeralContainers | Subresource::Resize | Subresource::Status => {
+        Subresource::Approval | Subresource::EphemeralContainers | Subresource::Resize | Subresource::Status => {
             (kind.kind, vec!["get", "patch", "update"])
         }
     }

@@ -25,6 +25,7 @@ mod auth;
 mod authz;
 mod body;
 mod bootstrap;
+mod certificates;
 mod connect;
 mod delete;
 mod deletion;

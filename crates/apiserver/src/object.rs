@@ -6,6 +6,7 @@
 //! its place is found by a short search. The version itself is the revision
 //! of the write, known only afterwards.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -50,6 +51,22 @@ pub(crate) fn key(kind: &Kind, namespace: Option<&str>, name: &str) -> String {
 
 /// The bytes to store.
 pub(crate) fn encode(kind: &Kind, doc: &Value) -> Bytes {
+    let Some(view) = kind.ops.view() else { return canonical(kind, doc) };
+    let mut doc = doc.clone();
+    (view.to_stored)(&mut doc);
+    canonical(view.of, &doc)
+}
+
+/// What is stored as a client of this kind sees it: events have two views
+/// (API-768).
+pub(crate) fn seen<'a>(kind: &Kind, value: &'a [u8]) -> Cow<'a, [u8]> {
+    let Some(view) = kind.ops.view() else { return Cow::Borrowed(value) };
+    let mut doc = decode(value, Revision(0));
+    (view.from_stored)(&mut doc);
+    Cow::Owned(canonical(kind, &doc).into())
+}
+
+fn canonical(kind: &Kind, doc: &Value) -> Bytes {
     let empty = Map::new();
     let metadata = doc.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
     let mut ordered = Map::with_capacity(metadata.len() + 1);
@@ -110,9 +127,9 @@ fn version_at(value: &[u8]) -> usize {
     found.expect("every stored object was encoded here, with an empty version") + VERSION.len()
 }
 
-pub(crate) fn json(entry: &Entry) -> Bytes {
+pub(crate) fn json(kind: &Kind, entry: &Entry) -> Bytes {
     let mut out = Vec::with_capacity(entry.value.len() + 20);
-    write_json(&mut out, &entry.value, entry.modified);
+    write_json(&mut out, &seen(kind, &entry.value), entry.modified);
     out.into()
 }
 
@@ -127,6 +144,11 @@ pub(crate) fn document(entry: &Entry) -> Value {
     decode(&entry.value, entry.modified)
 }
 
+/// The same, as this kind shows it.
+pub(crate) fn document_as(kind: &Kind, entry: &Entry) -> Value {
+    decode(&seen(kind, &entry.value), entry.modified)
+}
+
 /// What selectors and allocators look at, derived once per revision.
 #[derive(Debug)]
 struct Facts {
@@ -138,7 +160,8 @@ struct Facts {
 
 impl Facts {
     fn of(kind: &Kind, entry: &Entry) -> Self {
-        let doc: Value = serde_json::from_slice(&entry.value).expect("the store holds what was encoded here");
+        let value = seen(kind, &entry.value);
+        let doc: Value = serde_json::from_slice(&value).expect("the store holds what was encoded here");
         let labels = doc["metadata"]["labels"].as_object();
         let labels = labels
             .into_iter()
@@ -171,7 +194,15 @@ impl Selection {
         if self.is_everything() {
             return true;
         }
-        let facts = entry.memo(|| Facts::of(self.kind, entry));
+        // Derived once, for the kind that is stored.
+        let own;
+        let facts = match self.kind.ops.view() {
+            None => entry.memo(|| Facts::of(self.kind, entry)),
+            Some(_) => {
+                own = Facts::of(self.kind, entry);
+                &own
+            }
+        };
         let label = |key: &str| facts.labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
         self.fields.matches(&facts.fields) && self.labels.matches_with(label)
     }

@@ -22,8 +22,8 @@ pub(crate) async fn get(api: &Api, call: &Call) -> Answer {
     let entry = api.store.get(&call.key()).await?;
     let entry = entry.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
     match call.form()? {
-        Form::Plain => Ok(answer::json_bytes(StatusCode::OK, object::json(&entry))),
-        form => Ok(shaped(api, call, form, StatusCode::OK, &object::document(&entry))),
+        Form::Plain => Ok(answer::json_bytes(StatusCode::OK, object::json(call.kind, &entry))),
+        form => Ok(shaped(api, call, form, StatusCode::OK, &object::document_as(call.kind, &entry))),
     }
 }
 
@@ -55,7 +55,8 @@ pub(crate) async fn list(api: &Api, call: &Call) -> Answer {
     Ok(match form {
         Form::Plain => answer::json_bytes(StatusCode::OK, page.json(call)),
         Form::Metadata => {
-            let items: Vec<Value> = page.entries.iter().map(|entry| table::partial(&object::document(entry))).collect();
+            let items: Vec<Value> =
+                page.entries.iter().map(|entry| table::partial(&object::document_as(call.kind, entry))).collect();
             let list = json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                 "metadata": page.metadata(), "items": items,
@@ -63,7 +64,7 @@ pub(crate) async fn list(api: &Api, call: &Call) -> Answer {
             answer::json(StatusCode::OK, &list)
         }
         Form::Table(include) => {
-            let docs: Vec<Value> = page.entries.iter().map(|entry| object::document(entry)).collect();
+            let docs: Vec<Value> = page.entries.iter().map(|entry| object::document_as(call.kind, entry)).collect();
             let table = table::table(call.kind, &docs, include, Columns::Shown, page.metadata(), api.clock.now());
             answer::json(StatusCode::OK, &table)
         }
@@ -105,7 +106,7 @@ impl Page {
             if index > 0 {
                 out.push(b',');
             }
-            object::write_item(&mut out, &entry.value, entry.modified);
+            object::write_item(&mut out, &object::seen(call.kind, &entry.value), entry.modified);
         }
         out.extend_from_slice(b"]}");
         out

@@ -275,7 +275,7 @@ impl Stream {
             (Some(_), Some(now)) => ("MODIFIED", now),
             (Some(before), None) => ("DELETED", before),
         };
-        if self.form == Form::Plain {
+        if self.form == Form::Plain && self.selection.kind.ops.view().is_none() {
             return Some(event.memo(Frames::default).of(kind, entry, event.revision));
         }
         Some(self.frame(kind, entry, event.revision))
@@ -283,13 +283,13 @@ impl Stream {
 
     fn frame(&mut self, kind: &'static str, entry: &Entry, revision: Revision) -> Bytes {
         match self.form {
-            Form::Plain => plain_frame(kind, entry, revision),
+            Form::Plain => plain_frame(kind, &object::seen(self.selection.kind, &entry.value), revision),
             Form::Metadata => {
-                let doc = object::decode(&entry.value, revision);
+                let doc = object::decode(&object::seen(self.selection.kind, &entry.value), revision);
                 line(kind, table::partial(&doc).to_string().as_bytes())
             }
             Form::Table(_) => {
-                let doc = object::decode(&entry.value, revision);
+                let doc = object::decode(&object::seen(self.selection.kind, &entry.value), revision);
                 let table = self.table(&doc, revision);
                 line(kind, table.to_string().as_bytes())
             }
@@ -338,14 +338,14 @@ impl Frames {
             "MODIFIED" => &self.modified,
             _ => &self.deleted,
         };
-        slot.get_or_init(|| plain_frame(kind, entry, revision)).clone()
+        slot.get_or_init(|| plain_frame(kind, &entry.value, revision)).clone()
     }
 }
 
-fn plain_frame(kind: &str, entry: &Entry, revision: Revision) -> Bytes {
-    let mut out = Vec::with_capacity(entry.value.len() + 64);
+fn plain_frame(kind: &str, value: &[u8], revision: Revision) -> Bytes {
+    let mut out = Vec::with_capacity(value.len() + 64);
     out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-    object::write_json(&mut out, &entry.value, revision);
+    object::write_json(&mut out, value, revision);
     out.extend_from_slice(b"}\n");
     out.into()
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use objects::{FieldError, Kind, Subresource};
+use objects::{FieldError, Kind, Subresource, kinds};
 use serde_json::{Value, json};
 use store::{Entry, Op, Revision, WriteError};
 
@@ -12,7 +12,7 @@ use crate::api::{Api, Call, RequestBody};
 use crate::body::{self, Patch, WriteOptions};
 use crate::error::{ApiError, ResourceName};
 use crate::negotiate::{self, Form};
-use crate::{admission, authz, namespaces, object, read};
+use crate::{admission, authz, certificates, namespaces, object, read};
 
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +29,18 @@ pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
-    let doc = body::parse_object(call.kind, &bytes)?;
+    let mut doc = body::parse_object(call.kind, &bytes)?;
     body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    if call.kind.kind == CERTIFICATE_REQUEST {
+        certificates::stamp(&call.caller, &mut doc);
+    }
     admission::check_create(api, call, &doc).await?;
     let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, &options).await?;
     authz::after_write(api, call.kind).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
+
+const CERTIFICATE_REQUEST: &str = kinds::certificate_request::KIND.kind;
 
 /// Stores a decoded document as a new object; returns its bytes and version.
 pub(crate) async fn create_object(
@@ -187,7 +192,7 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
             drop(turn);
             return create_by_update(api, call, source, part, options).await;
         };
-        let old = object::document(&entry);
+        let old = object::document_as(call.kind, &entry);
         let mut doc = source.apply(call, &old, options)?;
         check_identity(call, &mut doc, &old, &entry)?;
         admission::check_update(api, call, &doc, &old).await?;
@@ -284,7 +289,7 @@ pub(crate) async fn prepare(
 ) -> Result<Value, ApiError> {
     let gates = &api.config.gates;
     kind.ops.default(&mut doc);
-    let errors = match part {
+    let mut errors = match part {
         Part::Main => {
             kind.ops.prepare_update(&mut doc, old, gates);
             admission::update(api, kind, &mut doc, old).await?;
@@ -305,6 +310,9 @@ pub(crate) async fn prepare(
             Vec::new()
         }
     };
+    if kind.kind == CERTIFICATE_REQUEST {
+        errors.extend(certificates::finish_update(&mut doc, old, &api.timestamp()));
+    }
     if errors.is_empty() { Ok(doc) } else { Err(ApiError::invalid(kind, object::name(old), errors)) }
 }
 
@@ -358,6 +366,7 @@ pub(crate) fn has_finalizers(doc: &Value) -> bool {
 }
 
 fn stored_answer(api: &Api, call: &Call, code: StatusCode, bytes: &Bytes, revision: Revision) -> Answer {
+    let bytes = &*object::seen(call.kind, bytes);
     match call.form()? {
         Form::Plain if revision.0 > 0 => {
             let mut out = Vec::with_capacity(bytes.len() + 20);

@@ -11,8 +11,10 @@ use crate::names::NameFormat;
 use crate::{doc, meta, printing};
 
 mod addresses;
+pub mod certificate_request;
 pub mod config_map;
 pub mod controller_revision;
+pub mod csi;
 pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
@@ -43,6 +45,7 @@ pub mod service_account;
 pub mod stateful_set;
 mod storage;
 pub mod storage_class;
+pub mod stored_only;
 mod workload;
 
 /// Every served kind, in discovery order.
@@ -73,6 +76,8 @@ pub static ALL: &[&Kind] = &[
     &reviews::SELF_ACCESS,
     &reviews::SELF_RULES,
     &reviews::ACCESS,
+    &event::view::KIND,
+    &certificate_request::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
     &networking::ingress::CLASS,
@@ -86,7 +91,22 @@ pub static ALL: &[&Kind] = &[
     &rbac::binding::ROLE_BINDING,
     &rbac::role::ROLE,
     &priority_class::KIND,
+    &csi::DRIVER,
+    &csi::NODE,
+    &csi::CAPACITY,
     &storage_class::KIND,
+    &csi::ATTACHMENT,
+    &csi::ATTRIBUTES_CLASS,
+    &stored_only::MUTATING,
+    &stored_only::POLICY,
+    &stored_only::BINDING,
+    &stored_only::VALIDATING,
+    &stored_only::SCHEMA,
+    &stored_only::LEVEL,
+    &stored_only::CLASS,
+    &stored_only::CLAIM,
+    &stored_only::TEMPLATE,
+    &stored_only::SLICE,
 ];
 
 /// One kind of object.
@@ -115,6 +135,8 @@ pub enum Scope {
 /// What stands after the name in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subresource {
+    /// Says whether a certificate is signed.
+    Approval,
     Attach,
     Binding,
     EphemeralContainers,
@@ -134,6 +156,7 @@ impl Subresource {
     /// The URL segment.
     pub fn name(self) -> &'static str {
         match self {
+            Self::Approval => "approval",
             Self::Attach => "attach",
             Self::Binding => "binding",
             Self::EphemeralContainers => "ephemeralcontainers",
@@ -247,6 +270,13 @@ pub fn find_kind(api_version: &str, kind: &str) -> Option<&'static Kind> {
     ALL.iter().copied().find(|known| known.kind == kind && known.api_version() == api_version)
 }
 
+/// How a kind shows objects that are stored as another's (API-768).
+pub struct View {
+    pub of: &'static Kind,
+    pub to_stored: fn(&mut Value),
+    pub from_stored: fn(&mut Value),
+}
+
 /// What one kind does with its documents. The order of a write is: `decode`,
 /// `default`, `prepare_*`, `validate_*`. Only the methods without a body are
 /// needed; the others have the behaviour of a plain kind. Methods get the
@@ -271,6 +301,11 @@ pub trait KindOps: Sync {
     /// Whether there are objects of the kind: some are only asked and answered.
     fn is_stored(&self) -> bool {
         true
+    }
+
+    /// Whose objects these really are, if not the kind's own.
+    fn view(&self) -> Option<&'static View> {
+        None
     }
 
     /// API-188: whether a PUT of a missing object creates it.

@@ -66,19 +66,23 @@ pub(super) fn canonicalise(doc: &mut Value) {
         if SINGLE.contains(&key.as_str()) && !value.is_object() {
             rewrite(value);
         } else if LISTS.contains(&key.as_str()) && value.is_object() {
-            rewrite_all(value);
+            rewrite_all(key, value);
         } else if !FREE.contains(&key.as_str()) {
             canonicalise(value);
         }
     }
 }
 
-fn rewrite_all(list: &mut Value) {
+fn rewrite_all(key: &str, list: &mut Value) {
     match list {
-        Value::Object(map) => map.values_mut().for_each(rewrite_all),
+        Value::Object(map) => map.iter_mut().for_each(|(name, amount)| rewrite_all(name, amount)),
+        _ if key == COUNT => {}
         amount => rewrite(amount),
     }
 }
+
+/// How many volumes a driver can have: a number, though it is `allocatable`.
+const COUNT: &str = "count";
 
 fn rewrite(value: &mut Value) {
     let text = match &*value {
@@ -117,7 +121,9 @@ fn visit(value: &Value, path: &str, found: &mut impl FnMut(&Value, &str)) {
 fn visit_list(list: &Value, path: &str, found: &mut impl FnMut(&Value, &str)) {
     match list {
         Value::Object(map) => {
-            map.iter().for_each(|(name, amount)| visit_list(amount, &format!("{path}.{name}"), found))
+            for (name, amount) in map.iter().filter(|(name, _)| *name != COUNT) {
+                visit_list(amount, &format!("{path}.{name}"), found);
+            }
         }
         amount => found(amount, path),
     }

@@ -11,6 +11,8 @@ use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::meta::{self, invalid_each};
 use crate::{names, printing};
 
+pub mod view;
+
 pub static KIND: Kind = Kind {
     group: "",
     version: "v1",
@@ -67,14 +69,14 @@ impl KindOps for EventOps {
 
     fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
-        errors.extend(event(doc));
+        errors.extend(check(doc, "reportingComponent"));
         errors
     }
 
     /// API-378: core events are lenient about changes.
     fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
-        errors.extend(event(doc));
+        errors.extend(check(doc, "reportingComponent"));
         errors
     }
 
@@ -103,27 +105,31 @@ impl KindOps for EventOps {
         fields
     }
 
-    /// API-286.
     fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
-        let first_of =
-            |paths: &[&str]| paths.iter().map(|path| text(doc, path)).find(|time| !time.is_empty()).unwrap_or("");
-        let last = first_of(&["series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime"]);
-        let first = first_of(&["firstTimestamp", "eventTime"]);
-        let count = [at(doc, "series.count"), at(doc, "count")].into_iter().find_map(Value::as_i64).unwrap_or(0);
-        let kind = text(doc, "involvedObject.kind").to_lowercase();
-        vec![
-            json!(printing::since(last, now)),
-            json!(text(doc, "type")),
-            json!(text(doc, "reason")),
-            json!(format!("{kind}/{}", text(doc, "involvedObject.name"))),
-            json!(text(doc, "involvedObject.fieldPath")),
-            json!(source(doc)),
-            json!(text(doc, "message").trim()),
-            json!(printing::since(first, now)),
-            json!(count.max(1).to_string()),
-            json!(text(doc, "metadata.name")),
-        ]
+        row(doc, now)
     }
+}
+
+/// API-286.
+fn row(doc: &Value, now: ambient::Now) -> Vec<Value> {
+    let first_of =
+        |paths: &[&str]| paths.iter().map(|path| text(doc, path)).find(|time| !time.is_empty()).unwrap_or("");
+    let last = first_of(&["series.lastObservedTime", "lastTimestamp", "firstTimestamp", "eventTime"]);
+    let first = first_of(&["firstTimestamp", "eventTime"]);
+    let count = [at(doc, "series.count"), at(doc, "count")].into_iter().find_map(Value::as_i64).unwrap_or(0);
+    let kind = text(doc, "involvedObject.kind").to_lowercase();
+    vec![
+        json!(printing::since(last, now)),
+        json!(text(doc, "type")),
+        json!(text(doc, "reason")),
+        json!(format!("{kind}/{}", text(doc, "involvedObject.name"))),
+        json!(text(doc, "involvedObject.fieldPath")),
+        json!(source(doc)),
+        json!(text(doc, "message").trim()),
+        json!(printing::since(first, now)),
+        json!(count.max(1).to_string()),
+        json!(text(doc, "metadata.name")),
+    ]
 }
 
 fn source(doc: &Value) -> String {
@@ -134,34 +140,41 @@ fn source(doc: &Value) -> String {
     if host.is_empty() { component.to_owned() } else { format!("{component}, {host}") }
 }
 
-fn event(doc: &Value) -> Vec<FieldError> {
+/// What every event must be; `reporter` is what the view calls the component.
+fn check(doc: &Value, reporter: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    // API-770: about cluster-scoped objects, in `default`.
     let (own, involved) = (text(doc, "metadata.namespace"), text(doc, "involvedObject.namespace"));
-    let expected = if involved.is_empty() { "default" } else { involved };
-    if own != expected {
+    let is_new_style = !at(doc, "eventTime").is_null();
+    // API-770: about cluster-scoped objects, in `default`.
+    let fits = match (is_new_style, involved) {
+        (false, "") => own == "default",
+        (true, "") => matches!(own, "default" | "kube-system"),
+        (false, involved) => own == involved,
+        (true, _) => true,
+    };
+    if !fits {
         errors.push(FieldError::invalid("involvedObject.namespace", involved, "does not match event.namespace"));
     }
     // API-771: the new style is strict.
-    if at(doc, "eventTime").is_null() {
+    if !is_new_style {
         return errors;
     }
-    match text(doc, "reportingComponent") {
-        "" => errors.push(FieldError::required("reportingController", "")),
-        name => invalid_each(&mut errors, "reportingController", name, names::qualified_name(name)),
+    let name = text(doc, "reportingComponent");
+    if name.is_empty() {
+        errors.push(FieldError::required(reporter, ""));
     }
+    invalid_each(&mut errors, reporter, name, names::qualified_name(name));
     for (path, max) in [("reportingInstance", 128), ("action", 128), ("reason", 128)] {
         match text(doc, path) {
             "" => errors.push(FieldError::required(path, "")),
             value if value.len() > max => {
-                let detail = format!("can have at most {max} characters");
-                errors.push(FieldError::invalid(path, value, detail));
+                errors.push(FieldError::invalid(path, "", format!("can have at most {max} characters")));
             }
             _ => {}
         }
     }
     if text(doc, "message").len() > 1024 {
-        errors.push(FieldError::invalid("message", text(doc, "message"), "can have at most 1024 characters"));
+        errors.push(FieldError::invalid("message", "", "can have at most 1024 characters"));
     }
     errors
 }

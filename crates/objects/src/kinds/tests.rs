@@ -8,10 +8,13 @@ use expect_test::{Expect, expect};
 use super::*;
 
 mod apps;
+mod certificates;
+mod events;
 mod networking;
 mod quotas;
 mod rbac;
 mod runtime_class;
+mod storage;
 
 fn ops(api_version: &str, kind: &str) -> &'static dyn KindOps {
     find_kind(api_version, kind).expect("the kind is served").ops
@@ -251,7 +254,9 @@ fn api_770_771_events_live_beside_their_object_and_the_new_style_is_strict() {
         json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "default"}, "involvedObject": {},
             "eventTime": "2026-01-01T00:00:00.000000Z", "reason": "R", "reportingInstance": "i"}),
         expect![[r#"
-            reportingController: Required value
+            reportingComponent: Required value
+            reportingComponent: Invalid value: "": name part must be non-empty
+            reportingComponent: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             action: Required value"#]],
     );
 }

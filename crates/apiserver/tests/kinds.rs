@@ -1,0 +1,169 @@
+//! Kinds whose requests need more than the table of kinds says: events, of
+//! which there are two views, and requests for certificates.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
+
+#[path = "support/fixture.rs"]
+mod fixture;
+
+use apiserver::Identity;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use fixture::{Client, fixture};
+use http::Request;
+use http_body_util::Full;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
+use serde_json::{Value, json};
+
+const OLD: &str = "/api/v1/namespaces/default/events";
+const NEW: &str = "/apis/events.k8s.io/v1/namespaces/default/events";
+
+fn event() -> Value {
+    json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "example.com/c", "reportingInstance": "i", "action": "Bind", "reason": "Done",
+        "type": "Normal", "note": "well", "regarding": {"kind": "Pod", "name": "p", "namespace": "default"}})
+}
+
+#[tokio::test]
+async fn api_048_api_768_events_are_stored_once_and_seen_twice() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let mut watch = admin.watch(&format!("{NEW}?watch=1&fieldSelector=regarding.name=p")).await;
+    let (code, made) = admin.post(NEW, &event()).await;
+    assert_eq!((code, &made["apiVersion"], &made["note"]), (201, &json!("events.k8s.io/v1"), &json!("well")), "{made}");
+    let (code, old) = admin.get(&format!("{OLD}/e")).await;
+    assert_eq!((code, &old["apiVersion"], &old["message"]), (200, &json!("v1"), &json!("well")), "{old}");
+    assert_eq!(old["metadata"]["uid"], made["metadata"]["uid"]);
+    let (_, list) = admin.get(&format!("{NEW}?fieldSelector=regarding.kind=Pod")).await;
+    assert_eq!((&list["kind"], &list["items"][0]["regarding"]["name"]), (&json!("EventList"), &json!("p")), "{list}");
+    let (_, none) = admin.get(&format!("{NEW}?fieldSelector=regarding.kind=Node")).await;
+    assert_eq!(none["items"], json!([]));
+
+    let series = json!({"series": {"count": 2, "lastObservedTime": "2026-01-01T00:00:02.000000Z"}});
+    let (code, changed) = admin.merge(&format!("{NEW}/e"), &series).await;
+    assert_eq!((code, &changed["series"]["count"]), (200, &json!(2)), "{changed}");
+    let (code, same) = admin.merge(&format!("{NEW}/e"), &series).await;
+    assert_eq!((code, &same["metadata"]["resourceVersion"]), (200, &changed["metadata"]["resourceVersion"]), "API-176");
+    // The old view, which names are written in, is lenient.
+    let (code, _) = admin.merge(&format!("{OLD}/e"), &json!({"message": "very well"})).await;
+    assert_eq!(code, 200);
+    let (code, gone) = admin.delete(&format!("{NEW}/e"), &json!({})).await;
+    assert_eq!((code, &gone["details"]["group"]), (200, &json!("events.k8s.io")), "{gone}");
+
+    for (kind, note) in [("ADDED", "well"), ("MODIFIED", "well"), ("MODIFIED", "very well"), ("DELETED", "very well")] {
+        let told = watch.next().await.unwrap();
+        assert_eq!((&told["type"], &told["object"]["note"]), (&json!(kind), &json!(note)), "{told}");
+        assert_eq!(told["object"]["apiVersion"], "events.k8s.io/v1");
+    }
+}
+
+#[tokio::test]
+async fn api_188_api_189_what_put_does_is_the_kinds_to_say() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let role = json!({"metadata": {"name": "r"}, "rules": []});
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/r";
+    assert_eq!(admin.put(path, &role).await.0, 201);
+    let class = json!({"metadata": {"name": "c"}, "handler": "crun"});
+    let path = "/apis/node.k8s.io/v1/runtimeclasses/c";
+    assert_eq!(admin.put(path, &class).await.0, 201);
+    let (code, refused) = admin.put(path, &class).await;
+    assert_eq!(code, 422);
+    let expected = "RuntimeClass.node.k8s.io \"c\" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update";
+    assert_eq!(refused["message"], expected);
+    let (code, _) = admin.put("/api/v1/namespaces/default/configmaps/c", &json!({"metadata": {"name": "c"}})).await;
+    assert_eq!(code, 404, "API-187");
+}
+
+#[tokio::test]
+async fn api_064_whoever_registers_a_webhook_is_told_that_nobody_calls_it() {
+    let fixture = fixture().await;
+    let body = json!({"metadata": {"name": "w"}}).to_string();
+    let request = Request::post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations");
+    let request = request.header("content-type", "application/json").body(Full::new(Bytes::from(body))).unwrap();
+    let response = fixture.admin.send(request).await;
+    assert_eq!(response.status(), 201);
+    let warning = response.headers()["warning"].to_str().unwrap().to_owned();
+    assert!(warning.contains("is stored only: its webhooks are not called"), "{warning}");
+}
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+
+fn pem(group: &str) -> String {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "jane");
+    params.distinguished_name.push(DnType::OrganizationName, group);
+    params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap()
+}
+
+fn request(name: &str, signer: &str, pem: &str) -> Value {
+    json!({"metadata": {"name": name}, "spec": {"request": STANDARD.encode(pem), "signerName": signer,
+        "usages": ["client auth"], "username": "somebody else", "groups": ["system:masters"]}})
+}
+
+#[tokio::test]
+async fn api_358_api_743_api_767_a_request_for_a_certificate_is_its_senders() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let everything = json!([{"apiGroups": ["certificates.k8s.io"], "verbs": ["*"],
+        "resources": ["certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"]}]);
+    admin.allow("jane", everything).await;
+    let jane = Client(fixture.api.service(Identity::new("jane", ["dev"])));
+
+    let (code, made) = jane.post(REQUESTS, &request("r", "example.com/s", &pem("dev"))).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(made["spec"]["username"], "jane");
+    assert_eq!(made["spec"]["groups"], json!(["dev", "system:authenticated"]));
+
+    let (code, refused) = jane.post(REQUESTS, &request("x", "example.com/s", "no")).await;
+    assert_eq!(code, 422);
+    assert!(refused["message"].as_str().unwrap().ends_with("PEM block type must be CERTIFICATE REQUEST"), "{refused}");
+    let mut forged = pem("dev").into_bytes();
+    let within_the_signature = forged.len() - "-----END CERTIFICATE REQUEST-----\n".len() - 12;
+    forged[within_the_signature] = if forged[within_the_signature] == b'A' { b'B' } else { b'A' };
+    let forged = String::from_utf8(forged).unwrap();
+    assert_eq!(jane.post(REQUESTS, &request("x", "example.com/s", &forged)).await.0, 422);
+    let masters = request("x", "kubernetes.io/kube-apiserver-client", &pem("system:masters"));
+    let (code, refused) = jane.post(REQUESTS, &masters).await;
+    assert_eq!(code, 403);
+    let expected = "certificatesigningrequests.certificates.k8s.io \"x\" is forbidden: use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+    assert_eq!(refused["message"], expected);
+}
+
+#[tokio::test]
+async fn api_358_api_767_approval_and_signing_are_rights_per_signer() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let group = "certificates.k8s.io";
+    admin.allow("jane", json!([{"apiGroups": [group], "resources": ["*"], "verbs": ["get", "update", "patch"]}])).await;
+    let rights = json!([{"apiGroups": [group], "resources": ["*"], "verbs": ["get", "update", "patch"]},
+        {"apiGroups": [group], "resources": ["signers"], "resourceNames": ["example.com/*"], "verbs": ["approve", "sign"]}]);
+    admin.allow("joe", rights).await;
+    let [jane, joe] = ["jane", "joe"].map(|name| Client(fixture.api.service(Identity::new(name, ["dev"]))));
+    admin.post(REQUESTS, &request("r", "example.com/s", &pem("dev"))).await;
+
+    let approved =
+        json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "R", "message": "M"}]}});
+    let path = format!("{REQUESTS}/r/approval");
+    let (code, refused) = jane.merge(&path, &approved).await;
+    assert_eq!(code, 403);
+    let expected = "certificatesigningrequests.certificates.k8s.io \"r\" is forbidden: user not permitted to approve requests with signerName \"example.com/s\"";
+    assert_eq!(refused["message"], expected);
+    let (code, done) = joe.merge(&path, &approved).await;
+    assert_eq!(
+        (code, &done["status"]["conditions"][0]["lastTransitionTime"]),
+        (200, &json!("2026-01-01T00:00:00Z")),
+        "{done}"
+    );
+
+    let issued = |text: &str| json!({"status": {"certificate": STANDARD.encode(text)}});
+    let path = format!("{REQUESTS}/r/status");
+    let certificate = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem();
+    assert_eq!(jane.merge(&path, &issued(&certificate)).await.0, 403);
+    let (code, refused) = joe.merge(&path, &issued(&pem("dev"))).await;
+    assert_eq!(code, 422);
+    assert!(refused["message"].as_str().unwrap().contains("only CERTIFICATE PEM blocks are allowed"), "{refused}");
+    let (code, done) = joe.merge(&path, &issued(&certificate)).await;
+    assert_eq!((code, &done["status"]["conditions"][0]["type"]), (200, &json!("Approved")), "{done}");
+}
