@@ -22,7 +22,7 @@ use crate::pull::Pace;
 use crate::server::{Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
-use crate::{log_files, logind, node, oom, orphan, pull, statics};
+use crate::{allocations, log_files, logind, node, oom, orphan, pull, statics};
 
 /// One node's agent. Stopping it stops no pods.
 pub struct Kubelet {
@@ -175,7 +175,8 @@ async fn start(
 
 /// LC-356: what files ask for runs with or without the API. LC-377: then
 /// everything the API knows, then what it does not.
-async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, steward: Steward) {
+async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, mut steward: Steward) {
+    steward.absorb(NodeFact::Restored(allocations::restore(&ctx).await));
     let mut wake_ups = ctx.runtime.events();
     let nodes = ctx.client.cache::<Node>(node::own(&ctx));
     let (mut node_changes, mut changes) = (nodes.subscribe(), cache.subscribe());

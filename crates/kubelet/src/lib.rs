@@ -36,6 +36,7 @@ mod stock;
 mod worker;
 
 mod act;
+mod allocations;
 mod mailbox;
 mod observe;
 mod orphan;

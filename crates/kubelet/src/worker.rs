@@ -23,6 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::act::{Handler, Scene, carry_out};
+use crate::allocations;
 use crate::container;
 use crate::ctx::Ctx;
 use crate::mailbox::{Mailbox, News, is_older};
@@ -136,7 +137,13 @@ impl Worker {
         if is_gone {
             self.absorb(Fact::PodGone);
         }
-        verdicts.into_iter().for_each(|verdict| self.absorb(verdict));
+        for verdict in verdicts {
+            // TC-299: on disk before anything comes of it.
+            if let Fact::Admitted(given) | Fact::Resized(given) = &verdict {
+                allocations::keep(&self.ctx, &self.who.uid, given).await;
+            }
+            self.absorb(verdict);
+        }
         if must_look {
             match observe(&self.ctx, &self.who, &mut self.words).await {
                 Ok(seen) => {

@@ -25,6 +25,7 @@ use objects::qos::QosClass;
 use objects::requests::Resources;
 
 use crate::fact::Fact;
+use crate::resize::Allocation;
 use crate::resources::{CPU, CgroupValues, class_parent, class_values};
 use crate::spec::PodSpec;
 use crate::state::Severity;
@@ -87,6 +88,9 @@ pub enum EvictionCause {
 pub enum NodeFact {
     /// The Node object is new, or what matters about it changed.
     InfoChanged(NodeInfo),
+    /// TC-299: what pods had been given when the agent stopped, by UID. Told
+    /// before any pod.
+    Restored(BTreeMap<String, Allocation>),
     /// Pods of one batch are new or changed. The first batch is complete.
     PodsChanged(Vec<PodSpec>),
     /// The object is gone.
@@ -209,6 +213,8 @@ pub struct Node {
     info: Option<NodeInfo>,
     /// By UID.
     seats: BTreeMap<String, Seat>,
+    /// Of pods that were not seen yet.
+    restored: BTreeMap<String, Allocation>,
     pressure: Pressure,
     shutdown: Shutdown,
     images: Images,
@@ -224,6 +230,7 @@ impl Node {
             settings,
             info: None,
             seats: BTreeMap::new(),
+            restored: BTreeMap::new(),
             pressure: Pressure::new(now),
             shutdown: Shutdown::None,
             images: Images::new(now),
@@ -238,6 +245,7 @@ impl Node {
     pub fn absorb(&mut self, fact: NodeFact, now: Now) {
         match fact {
             NodeFact::InfoChanged(info) => self.info = Some(info),
+            NodeFact::Restored(allocations) => self.restored = allocations,
             NodeFact::PodsChanged(pods) => self.on_pods(pods, now),
             NodeFact::PodGone(uid) => self.on_pod_gone(&uid, now),
             NodeFact::PodStopped(uid) => self.on_pod_stopped(&uid, now),

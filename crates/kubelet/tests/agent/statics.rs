@@ -145,3 +145,27 @@ async fn tc_299_a_resize_survives_a_restart_of_the_agent() {
     let resized = node.api.until("web", is_done).await;
     assert_eq!(resized["status"]["containerStatuses"][0]["restartCount"], 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn tc_298_tc_299_what_was_given_survives_although_the_api_never_heard_of_it() {
+    let mut node = Node::started();
+    node.api.create("pods", pod("web", json!({"containers": sized("500m")})));
+    node.api.until("web", is_ready).await;
+    node.api.refuse_statuses(true);
+    resize(&node, "web", "1");
+    while !called(&node, "update app/0") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    node.stop_agent().await;
+    assert_eq!(node.api.pod("web").unwrap()["status"]["containerStatuses"][0]["allocatedResources"]["cpu"], "500m");
+    resize(&node, "web", "50");
+    node.api.refuse_statuses(false);
+    node.start_agent();
+    let is_told = |pod: Option<&Value>| pod.is_some_and(|pod| condition(pod, "PodResizePending") == "True");
+    let told = node.api.until("web", is_told).await;
+    let container = &told["status"]["containerStatuses"][0];
+    assert_eq!((&container["allocatedResources"]["cpu"], &container["restartCount"]), (&json!("1"), &json!(0)));
+    let conditions = told["status"]["conditions"].as_array().unwrap();
+    let pending = conditions.iter().find(|it| it["type"] == "PodResizePending").unwrap();
+    assert_eq!(pending["reason"], "Infeasible");
+}

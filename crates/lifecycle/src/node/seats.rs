@@ -83,7 +83,8 @@ impl Node {
 
     fn on_new_pod(&mut self, pod: PodSpec) {
         let uid = pod.uid.clone();
-        let allocation = Allocation::recovered(&pod);
+        // TC-299: the checkpoint knows better than the API.
+        let allocation = self.restored.remove(&uid).unwrap_or_else(|| Allocation::recovered(&pod));
         let is_over = pod.published.phase.is_terminal();
         let is_going = pod.deletion.is_some();
         let standing = if is_over { Standing::Stopped } else { Standing::Admitted };

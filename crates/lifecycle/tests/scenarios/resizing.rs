@@ -325,6 +325,26 @@ fn tc_302_a_deferred_resize_is_tried_again_after_three_minutes() {
 }
 
 #[test]
+fn tc_299_what_was_given_before_a_restart_counts_not_what_the_spec_says_by_now() {
+    let amount = |text: &str| [("cpu".to_owned(), objects::Quantity::parse(text).expect("an amount"))];
+    let demand = lifecycle::Demand { requests: amount("3").into(), limits: Default::default() };
+    let given = lifecycle::Allocation { generation: 1, containers: [("app".to_owned(), demand)].into() };
+    let mut node = NodeScript::new(Settings::upstream());
+    let mut large = pod("a", "| app app req=cpu:50");
+    large.metadata.generation = Some(2);
+    let uid = lifecycle::PodSpec::parse(&large).expect("a pod").uid;
+    node.fact("it had been given 3", lifecycle::node::NodeFact::Restored([(uid, given)].into()));
+    // Nothing is left for the other; and what the first wants now it cannot have.
+    node.add(&[large, pod("b", "| app app req=cpu:2")]).transcript(expect![[r#"
+        t=0    fact  it had been given 3
+        t=0    fact  pods a b
+        t=0    tell  a Admitted
+        t=0    tell  b Rejected OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 3000, capacity: 4000
+        t=0    tell  a Infeasible: Node didn't have enough capacity: cpu, requested: 50000, capacity: 4000
+    "#]]);
+}
+
+#[test]
 fn tc_303_pending_resizes_are_judged_in_order() {
     let mut node = NodeScript::new(Settings::upstream());
     let sized = |name: &str, generation: i64, settings: &str, cpu: &str| {

@@ -30,6 +30,7 @@ pub(crate) struct Api {
 struct World {
     objects: BTreeMap<Key, Value>,
     is_away: bool,
+    refuses_statuses: bool,
     requests: Vec<String>,
     /// Options of deletions and the phase they met, in order.
     deletions: Vec<(Value, Value)>,
@@ -148,6 +149,11 @@ impl Api {
     }
 
     /// Every request fails and every watch breaks until it comes back.
+    /// Statuses of pods cannot be written.
+    pub(crate) fn refuse_statuses(&self, refuses: bool) {
+        self.world().refuses_statuses = refuses;
+    }
+
     pub(crate) fn set_away(&self, is_away: bool) {
         self.world().is_away = is_away;
         let _ = self.changes.send(Change {
@@ -227,7 +233,8 @@ impl Api {
         {
             let mut world = self.world();
             world.requests.push(line);
-            if world.is_away {
+            let is_status = request.method() == Method::PATCH && request.uri().path().contains("/pods/");
+            if world.is_away || (world.refuses_statuses && is_status) {
                 return failure(503, "ServiceUnavailable", "away");
             }
         }
