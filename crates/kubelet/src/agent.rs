@@ -183,12 +183,16 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, mut steward:
     let mut statics = statics::follow(&ctx).await;
     let mut census = None;
     let mut pods = Pods::new(ctx.clone(), cache.connections(), steward);
-    pods.on_statics(&statics.borrow_and_update());
+    pods.on_statics(&statics.borrow_and_update().pods());
     // Nobody of the API is judged by labels and taints that are not known yet.
     let mut synced = pin!(async { tokio::join!(nodes.synced(), cache.synced()) });
     let mut is_synced = false;
     let mut resync = tokio::time::interval(RESYNC);
     loop {
+        if census.is_none() && is_synced && statics.borrow().is_complete() {
+            pods.on_complete();
+            census = Some(orphan::census(&ctx));
+        }
         pods.settle();
         tokio::select! {
             biased;
@@ -197,13 +201,12 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, mut steward:
                 std::iter::from_fn(|| node_changes.try_next()).for_each(|change| pods.on_node(&change));
                 pods.on_changes(std::iter::from_fn(|| changes.try_next()).collect());
                 pods.on_synced();
-                census = Some(orphan::census(&ctx));
             }
             change = node_changes.next(), if is_synced => pods.on_node(&change),
             change = changes.next(), if is_synced => {
                 pods.on_changes(std::iter::once(change).chain(std::iter::from_fn(|| changes.try_next())).collect());
             }
-            Ok(()) = statics.changed() => pods.on_statics(&statics.borrow_and_update()),
+            Ok(()) = statics.changed() => pods.on_statics(&statics.borrow_and_update().pods()),
             Some(event) = wake_ups.next() => pods.on_runtime(&event.pod_uid),
             Some(found) = next(&mut census) => pods.sweep(&found),
             () = pods.tend() => {}

@@ -11,6 +11,8 @@ use lifecycle::Rules;
 use lifecycle::node::Settings;
 use objects::api::core::v1::Taint;
 
+use crate::outbound::Url;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub node_name: String,
@@ -44,12 +46,39 @@ pub struct Config {
     pub rules: Rules,
     /// The same for decisions about all pods.
     pub settings: Settings,
-    /// Where manifests of static pods are.
+    /// Where manifests of static pods are: a directory or a file.
     pub static_pods: Option<PathBuf>,
+    /// Who else is asked for such.
+    pub static_url: Option<StaticUrl>,
     /// How many images the Node object lists; `None`: all.
     pub status_images_max: Option<usize>,
     pub pulls: PullLimits,
     pub image_trust: ImageTrust,
+}
+
+/// A page with manifests of static pods (LC-353).
+#[derive(Clone, PartialEq, Eq)]
+pub struct StaticUrl {
+    pub(crate) url: String,
+    /// They may hold secrets.
+    pub(crate) headers: Vec<(String, String)>,
+}
+
+impl StaticUrl {
+    pub fn new(url: String, headers: Vec<(String, String)>) -> Result<Self, String> {
+        let source = Self { url, headers };
+        source.parsed().map(|_| source)
+    }
+
+    pub(crate) fn parsed(&self) -> Result<Url, String> {
+        Url::parse(&self.url)
+    }
+}
+
+impl std::fmt::Debug for StaticUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StaticUrl").field("url", &self.url).finish_non_exhaustive()
+    }
 }
 
 /// Which images that are here every pod may use, although it never pulled
@@ -136,6 +165,8 @@ pub struct Periods {
     pub log_check: Duration,
     /// How often manifests of static pods are looked at, besides when they change.
     pub file_check: Duration,
+    /// How often a URL is asked for such.
+    pub http_check: Duration,
 }
 
 impl Default for Periods {
@@ -147,6 +178,7 @@ impl Default for Periods {
             node_report: Duration::from_secs(300),
             status_reconcile: Duration::from_secs(10),
             file_check: Duration::from_secs(20),
+            http_check: Duration::from_secs(20),
             log_check: Duration::from_secs(10),
         }
     }

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use lifecycle::{HookSpec, HttpGet, Outcome};
 
 use crate::observe::PodRef;
-use crate::outbound::{self, GetError, Request, Url};
+use crate::outbound::{self, GetError, PROBE_BYTES_MAX, Request, Tls, Url};
 use crate::probe;
 
 /// LC-225.
@@ -70,7 +70,14 @@ async fn http(get: &HttpGet, subject: &Subject<'_>) -> Outcome {
         Err(error) => return http_failed(get, subject, &error),
     };
     let url = Url::new(get.is_https, host, port, &get.path);
-    let request = |url: Url, headers| Request { url, headers, user_agent: USER_AGENT, deadline: None };
+    let request = |url: Url, headers| Request {
+        url,
+        headers,
+        user_agent: USER_AGENT,
+        deadline: None,
+        body_bytes_max: PROBE_BYTES_MAX,
+        tls: Tls::Anyone,
+    };
     match outbound::get(request(url.clone(), &get.headers)).await {
         Ok(_) => Outcome::Done,
         Err(GetError::Failed(error)) => http_failed(get, subject, &error),

@@ -67,7 +67,7 @@ mod ctx;
 mod durable;
 
 pub use agent::{Kubelet, Power};
-pub use config::{Capacity, Config, ImageTrust, Machine, Periods, PullLimits};
+pub use config::{Capacity, Config, ImageTrust, Machine, Periods, PullLimits, StaticUrl};
 pub use gauge::{Gauge, Host};
 pub use logind::Logind;
 pub use server::Listener;

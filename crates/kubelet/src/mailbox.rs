@@ -15,7 +15,9 @@ pub(crate) struct Mailbox {
     wake: Notify,
 }
 
-/// Everything that arrived since the last look.
+/// Everything that arrived since the last look. LC-199: any of it makes the
+/// pod's worker decide anew; besides, time does (`Plan::wake_at`) and a look
+/// that is due (`agent`).
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) pod: Option<Arc<Pod>>,

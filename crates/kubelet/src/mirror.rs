@@ -59,12 +59,16 @@ impl Mirrors {
     }
 
     /// Begins what is to be done: `wanted` are the static pods, `ending` the
-    /// names of which something may still run.
-    pub(crate) fn tend(&mut self, wanted: &BTreeMap<Key, Arc<Pod>>, ending: &BTreeSet<Key>) {
+    /// names of which something may still run. Nobody is unwanted before all
+    /// who may want something have spoken.
+    pub(crate) fn tend(&mut self, wanted: &BTreeMap<Key, Arc<Pod>>, ending: &BTreeSet<Key>, is_complete: bool) {
         let Some(node_uid) = self.node_uid.clone() else { return };
         let keys: BTreeSet<Key> = wanted.keys().chain(self.held.keys()).cloned().collect();
         for key in keys.difference(&self.busy.clone()) {
             let (pod, mirror) = (wanted.get(key), self.held.get(key));
+            if pod.is_none() && !is_complete {
+                continue;
+            }
             let step = mirror_step(pod.map(AsRef::as_ref), ending.contains(key), mirror.map(AsRef::as_ref));
             let (ctx, key) = (self.ctx.clone(), key.clone());
             let call = match (step, pod, mirror) {

@@ -33,8 +33,10 @@ pub(crate) struct Pods {
     /// What files ask for, by UID.
     statics: BTreeMap<String, Arc<Pod>>,
     mirrors: Mirrors,
-    /// The API said all it knows: who is unknown now is nobody's.
+    /// The API said all it knows.
     is_synced: bool,
+    /// Every source did: who is unknown now is nobody's.
+    is_complete: bool,
     seats: BTreeMap<String, Seat>,
     tasks: JoinSet<()>,
     /// Which pod a task works for.
@@ -76,7 +78,18 @@ impl Pods {
     pub(crate) fn new(ctx: Arc<Ctx>, connections: watch::Receiver<u64>, steward: Steward) -> Self {
         let (statics, mirrors) = (BTreeMap::new(), Mirrors::new(ctx.clone()));
         let (seats, owners) = (BTreeMap::new(), BTreeMap::new());
-        Self { ctx, connections, steward, statics, mirrors, is_synced: false, seats, tasks: JoinSet::new(), owners }
+        Self {
+            ctx,
+            connections,
+            steward,
+            statics,
+            mirrors,
+            is_synced: false,
+            is_complete: false,
+            seats,
+            tasks: JoinSet::new(),
+            owners,
+        }
     }
 
     /// LC-375: the node judges a batch as a whole.
@@ -141,7 +154,7 @@ impl Pods {
         let wanted = self.statics.values().map(|pod| (mirror::key(pod), pod.clone())).collect();
         let pods = self.seats.values().filter_map(Seat::pod).filter(|pod| is_static(pod));
         let ending = pods.map(|pod| mirror::key(pod)).collect();
-        self.mirrors.tend(&wanted, &ending);
+        self.mirrors.tend(&wanted, &ending, self.is_complete);
     }
 
     pub(crate) fn on_node(&mut self, change: &Change<Node>) {
@@ -174,7 +187,7 @@ impl Pods {
     pub(crate) fn on_runtime(&mut self, uid: &str) {
         match self.seats.get(uid) {
             Some(seat) => seat.lines.mailbox.look(),
-            None if self.is_synced => self.adopt_orphan(uid),
+            None if self.is_complete => self.adopt_orphan(uid),
             None => {}
         }
     }
@@ -183,9 +196,14 @@ impl Pods {
         self.seats.values().for_each(|seat| seat.lines.mailbox.look());
     }
 
-    /// LC-015, TC-270: the first complete list is in; nobody is killed before.
+    /// The API's first complete list is in.
     pub(crate) fn on_synced(&mut self) {
         self.is_synced = true;
+    }
+
+    /// LC-015, TC-270: every source has spoken; nobody is killed before.
+    pub(crate) fn on_complete(&mut self) {
+        self.is_complete = true;
     }
 
     /// Who was found and belongs to nobody. One who ended since the count was

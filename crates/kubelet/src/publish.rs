@@ -24,6 +24,9 @@ pub(crate) struct Desk {
     reconcile: std::time::Duration,
 }
 
+/// LC-032: holds the newest status only, for one sender that sends in order;
+/// so an older one never follows a newer one, and what failed is sent again
+/// unless there is something newer.
 #[derive(Default)]
 struct Slot {
     next: Mutex<Option<Value>>,

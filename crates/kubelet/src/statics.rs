@@ -1,5 +1,5 @@
-//! Static pods: manifests in a directory of the node, followed as they come,
-//! change and go (LC-353 to LC-355).
+//! Static pods: manifests in a directory of the node or at a URL, followed as
+//! they come, change and go (LC-353 to LC-355).
 //!
 //! Never: runs them; `pods` does. Talks to the API; `mirror` does.
 
@@ -21,17 +21,47 @@ use tokio::sync::watch;
 
 use crate::ctx::Ctx;
 
+mod url;
+
 /// As upstream.
 const MANIFEST_BYTES_MAX: u64 = 10 << 20;
 /// Several events of one change are one.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What the directory asks for; complete from the first moment on.
-pub(crate) type Wanted = watch::Receiver<Vec<Arc<Pod>>>;
+/// What the node's own sources ask for.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Wanted {
+    /// Complete from the first moment on.
+    files: Vec<Arc<Pod>>,
+    /// `None`: it has not answered yet.
+    url: Option<Vec<Arc<Pod>>>,
+}
 
-/// Follows the directory for as long as somebody looks.
-pub(crate) async fn follow(ctx: &Arc<Ctx>) -> Wanted {
-    let (sender, receiver) = watch::channel(Vec::new());
+impl Wanted {
+    /// Of two with one UID the first.
+    pub(crate) fn pods(&self) -> Vec<Arc<Pod>> {
+        let mut pods: BTreeMap<String, Arc<Pod>> = BTreeMap::new();
+        for pod in self.files.iter().chain(self.url.iter().flatten()) {
+            pods.entry(pod.metadata.uid.clone().unwrap_or_default()).or_insert_with(|| pod.clone());
+        }
+        pods.into_values().collect()
+    }
+
+    /// LC-015: every source has spoken.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.url.is_some()
+    }
+}
+
+/// Follows the sources for as long as somebody looks.
+pub(crate) async fn follow(ctx: &Arc<Ctx>) -> watch::Receiver<Wanted> {
+    let url = ctx.config.static_url.clone();
+    let unasked = url.is_none().then(Vec::new);
+    let (sender, receiver) = watch::channel(Wanted { files: Vec::new(), url: unasked });
+    let sender = Arc::new(sender);
+    if let Some(url) = url {
+        tokio::spawn(url::follow(ctx.clone(), url, sender.clone()));
+    }
     let Some(directory) = ctx.config.static_pods.clone() else { return receiver };
     let ctx = ctx.clone();
     let mut shelf = Shelf::default();
@@ -51,7 +81,7 @@ pub(crate) async fn follow(ctx: &Arc<Ctx>) -> Wanted {
     receiver
 }
 
-async fn look(ctx: &Arc<Ctx>, directory: &Path, mut shelf: Shelf, sender: &watch::Sender<Vec<Arc<Pod>>>) -> Shelf {
+async fn look(ctx: &Arc<Ctx>, directory: &Path, mut shelf: Shelf, sender: &watch::Sender<Wanted>) -> Shelf {
     let (node_name, now) = (ctx.config.node_name.clone(), ctx.clock.now().wall);
     let directory = directory.to_owned();
     let scan = tokio::task::spawn_blocking(move || {
@@ -61,8 +91,8 @@ async fn look(ctx: &Arc<Ctx>, directory: &Path, mut shelf: Shelf, sender: &watch
     let shelf = scan.await.unwrap_or_default();
     let pods = shelf.pods();
     sender.send_if_modified(|known| {
-        let is_new = *known != pods;
-        *known = pods;
+        let is_new = known.files != pods;
+        known.files = pods;
         is_new
     });
     shelf
@@ -81,11 +111,7 @@ struct Entry {
 
 impl Shelf {
     fn pods(&self) -> Vec<Arc<Pod>> {
-        let mut pods: BTreeMap<String, Arc<Pod>> = BTreeMap::new();
-        for pod in self.0.values().filter_map(|entry| entry.pod.as_ref()) {
-            pods.entry(pod.metadata.uid.clone().unwrap_or_default()).or_insert_with(|| pod.clone());
-        }
-        pods.into_values().collect()
+        self.0.values().filter_map(|entry| entry.pod.clone()).collect()
     }
 
     fn scan(&mut self, directory: &Path, node_name: &str, now: Timestamp) {
@@ -130,7 +156,11 @@ impl Shelf {
 }
 
 /// Regular files and links to them; not what is hidden, as editors leave it.
+/// What is no directory is the only file.
 fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    if directory.is_file() {
+        return Ok(vec![directory.to_owned()]);
+    }
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
@@ -143,13 +173,20 @@ fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// What an API server would do with it, then what makes it this node's.
 fn parse(manifest: Manifest<'_>) -> Result<Pod, String> {
-    if manifest.content.len() as u64 > MANIFEST_BYTES_MAX {
+    to_pod(as_document(manifest.content)?, manifest)
+}
+
+fn as_document(content: &[u8]) -> Result<Value, String> {
+    if content.len() as u64 > MANIFEST_BYTES_MAX {
         return Err(format!("larger than {MANIFEST_BYTES_MAX} bytes"));
     }
-    let text = std::str::from_utf8(manifest.content).map_err(|error| error.to_string())?;
-    let mut doc: Value = serde_saphyr::from_str(text).map_err(|error| format!("not YAML or JSON: {error}"))?;
+    let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
+    serde_saphyr::from_str(text).map_err(|error| format!("not YAML or JSON: {error}"))
+}
+
+/// What an API server would do with it, then what makes it this node's.
+fn to_pod(mut doc: Value, manifest: Manifest<'_>) -> Result<Pod, String> {
     let names = (doc["apiVersion"].as_str(), doc["kind"].as_str());
     if names != (Some("v1"), Some("Pod")) {
         return Err(format!("apiVersion v1, kind Pod was expected, not {names:?}"));

@@ -24,6 +24,7 @@ pub(crate) fn config(root: &Path) -> Config {
         rules: lifecycle::Rules::upstream(Vec::new()),
         settings: lifecycle::node::Settings::upstream(),
         static_pods: None,
+        static_url: None,
         status_images_max: Some(50),
         pulls: crate::PullLimits::default(),
         image_trust: crate::ImageTrust::Preloaded,

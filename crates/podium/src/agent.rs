@@ -143,10 +143,12 @@ impl NodeAgent<'_> {
             rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
             settings: settings.kubelet.settings(&settings.gates)?,
             static_pods: settings.kubelet.static_pod_path.clone(),
+            static_url: settings.kubelet.static_url()?,
             status_images_max: settings.kubelet.images_in_status(),
             pulls: settings.kubelet.pull_limits(),
             image_trust: settings.kubelet.image_trust(&settings.gates),
         };
+        node::set_oom_score(settings.kubelet.oom_score_adj());
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
         Ok(kubelet.with_server(self.listener).with_logind(Logind::default()))
     }

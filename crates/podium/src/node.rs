@@ -39,6 +39,14 @@ pub(crate) fn internal_ip(kubelet: SocketAddr) -> IpAddr {
     }
 }
 
+/// LC-333: out of memory, a pod goes before the agent does. What it starts
+/// inherits it, except for containers.
+pub(crate) fn set_oom_score(score: i32) {
+    if let Err(error) = fs::write("/proc/self/oom_score_adj", score.to_string()) {
+        tracing::warn!(score, %error, "the agent has no better place than its pods when memory runs out");
+    }
+}
+
 /// What pods may share out. `data` is where their files live.
 pub(crate) fn capacity(data: &Path, max_pods: Option<u32>) -> Capacity {
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get() as u64);

@@ -253,9 +253,14 @@ impl Podium {
     }
 
     #[track_caller]
+    pub fn agent_pid(&self) -> u32 {
+        self.agent.as_ref().expect("it was started").id()
+    }
+
+    #[track_caller]
     fn signal_agent(&self, signal: Signal) {
-        let id = self.agent.as_ref().expect("it was started").id();
-        kill(Pid::from_raw(i32::try_from(id).expect("process ids are small")), signal).expect("it is our child");
+        let id = i32::try_from(self.agent_pid()).expect("process ids are small");
+        kill(Pid::from_raw(id), signal).expect("it is our child");
     }
 
     /// As a crash would: no chance to say goodbye.

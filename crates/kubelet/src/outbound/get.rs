@@ -1,7 +1,7 @@
 //! One HTTP GET, the way probes and hooks make it (LC-225, LC-247, LC-248).
 //!
-//! Certificates are not verified: this asks whether a server answers, sends it
-//! nothing secret, and cannot know by which name it was issued one.
+//! Probes and hooks verify no certificates: they ask whether a server answers,
+//! send it nothing secret, and cannot know by which name it was issued one.
 
 use std::error::Error as _;
 use std::future::Future;
@@ -26,7 +26,7 @@ use super::url::Url;
 /// LC-248.
 const REQUESTS_MAX: usize = 10;
 /// LC-247.
-const BODY_BYTES_MAX: usize = 10 * 1024;
+pub(crate) const PROBE_BYTES_MAX: usize = 10 * 1024;
 /// Status line and headers of an answer.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -36,12 +36,23 @@ pub(crate) struct Request<'a> {
     /// Unless the headers name one.
     pub(crate) user_agent: &'a str,
     pub(crate) deadline: Option<Instant>,
+    /// No more is read.
+    pub(crate) body_bytes_max: usize,
+    pub(crate) tls: Tls,
+}
+
+/// Who is believed to be the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tls {
+    Anyone,
+    /// Whom the machine's authorities vouch for.
+    Verified,
 }
 
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// At most 10 KiB, or why it could not be read.
+    /// As far as was asked for, or why it could not be read.
     pub(crate) body: Result<Vec<u8>, String>,
 }
 
@@ -98,7 +109,8 @@ enum Reply {
 }
 
 async fn exchange(request: &Request<'_>, url: &Url, headers: HeaderMap) -> Result<Reply, Failure> {
-    let opened = within(request.deadline, open(url)).await.unwrap_or_else(|| Err(Failure::Text(too_slow())));
+    let opened =
+        within(request.deadline, open(url, request.tls)).await.unwrap_or_else(|| Err(Failure::Text(too_slow())));
     let (stream, ends) = opened?;
     let mut client = hyper::client::conn::http1::Builder::new();
     client.title_case_headers(true).max_buf_size(HEAD_BYTES_MAX);
@@ -115,9 +127,10 @@ async fn exchange(request: &Request<'_>, url: &Url, headers: HeaderMap) -> Resul
             return Ok(Reply::Redirect(location));
         }
         let status = response.status().as_u16();
-        let body = within(request.deadline, body(response.into_body())).await.unwrap_or_else(|| {
-            Err("context deadline exceeded (Client.Timeout or context cancellation while reading body)".to_owned())
-        });
+        let body =
+            within(request.deadline, body(response.into_body(), request.body_bytes_max)).await.unwrap_or_else(|| {
+                Err("context deadline exceeded (Client.Timeout or context cancellation while reading body)".to_owned())
+            });
         Ok(Reply::Answer(Answer { status, body }))
     };
     alongside(talk, connection).await
@@ -138,24 +151,29 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// The connection and, for messages, its two ends.
-async fn open(url: &Url) -> Result<(Box<dyn Stream>, String), Failure> {
+async fn open(url: &Url, tls: Tls) -> Result<(Box<dyn Stream>, String), Failure> {
     let socket = dial(&url.host, url.port()).await.map_err(Failure::Text)?;
     let ends = socket.ends();
     if !url.is_https {
         return Ok((Box::new(socket), ends));
     }
     let heard = socket.heard();
-    match secure(&url.host, socket).await {
+    match secure(&url.host, socket, tls).await {
         Ok(stream) => Ok((stream, ends)),
         Err(_) if heard.is_plain_http() => Err(Failure::PlainHttp),
         Err(error) => Err(Failure::Text(worded_tls(&error, &ends, &heard))),
     }
 }
 
-async fn secure(host: &str, socket: Socket) -> io::Result<Box<dyn Stream>> {
-    static CONFIG: LazyLock<Arc<rustls::ClientConfig>> = LazyLock::new(trust::anyone);
+async fn secure(host: &str, socket: Socket, tls: Tls) -> io::Result<Box<dyn Stream>> {
+    static ANYONE: LazyLock<Arc<rustls::ClientConfig>> = LazyLock::new(trust::anyone);
+    static VERIFIED: LazyLock<Arc<rustls::ClientConfig>> = LazyLock::new(trust::verified);
+    let config = match tls {
+        Tls::Anyone => ANYONE.clone(),
+        Tls::Verified => VERIFIED.clone(),
+    };
     let name = rustls::pki_types::ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
-    Ok(Box::new(trust::Lenient(TlsConnector::from(CONFIG.clone()).connect(name, socket).await?)))
+    Ok(Box::new(trust::Lenient(TlsConnector::from(config).connect(name, socket).await?)))
 }
 
 fn redirect(response: &Response<Incoming>) -> Option<String> {
@@ -170,7 +188,7 @@ fn may_follow(first: &Url, here: &Url, location: &str) -> bool {
     here.follow(location).map_or(true, |(next, _)| next.host.eq_ignore_ascii_case(&first.host))
 }
 
-async fn body(mut body: Incoming) -> Result<Vec<u8>, String> {
+async fn body(mut body: Incoming, bytes_max: usize) -> Result<Vec<u8>, String> {
     let mut read = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| match worded(&error, "").as_str() {
@@ -178,10 +196,10 @@ async fn body(mut body: Incoming) -> Result<Vec<u8>, String> {
             other => other.to_owned(),
         })?;
         if let Ok(data) = frame.into_data() {
-            let room = BODY_BYTES_MAX - read.len();
+            let room = bytes_max - read.len();
             read.extend_from_slice(&data[..data.len().min(room)]);
         }
-        if read.len() == BODY_BYTES_MAX {
+        if read.len() == bytes_max {
             break;
         }
     }

@@ -1,4 +1,5 @@
-//! TLS that takes any server for what it says it is.
+//! TLS that takes any server for what it says it is, or believes the machine's
+//! authorities only.
 
 use std::io;
 use std::pin::Pin;
@@ -20,6 +21,15 @@ pub(super) fn anyone() -> Arc<ClientConfig> {
     // LC-247: no connection is used twice, so there is nothing to resume.
     config.resumption = rustls::client::Resumption::disabled();
     Arc::new(config)
+}
+
+pub(super) fn verified() -> Arc<ClientConfig> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.expect("the default provider supports the default versions");
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    Arc::new(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 #[derive(Debug)]

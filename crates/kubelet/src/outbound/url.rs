@@ -22,6 +22,15 @@ impl Url {
         Self { is_https, host: host.to_owned(), port: Some(port), target: target_of(path) }
     }
 
+    /// `https://host:port/path?query`
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let nowhere = Self::new(false, "", 0, "/");
+        match nowhere.follow(text)? {
+            (url, true) => Ok(url),
+            (_, false) => Err("say https://host/path".to_owned()),
+        }
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port.unwrap_or(if self.is_https { 443 } else { 80 })
     }

@@ -6,7 +6,7 @@ use lifecycle::{HttpGet, ProbeResult};
 use tokio::time::Instant;
 
 use super::USER_AGENT;
-use crate::outbound::{self, GetError, Request, Url};
+use crate::outbound::{self, GetError, PROBE_BYTES_MAX, Request, Tls, Url};
 
 pub(super) async fn check(get: &HttpGet, host: &str, port: u16, timeout: Duration) -> ProbeResult {
     let request = Request {
@@ -14,6 +14,8 @@ pub(super) async fn check(get: &HttpGet, host: &str, port: u16, timeout: Duratio
         headers: &get.headers,
         user_agent: USER_AGENT,
         deadline: Some(Instant::now() + timeout),
+        body_bytes_max: PROBE_BYTES_MAX,
+        tls: Tls::Anyone,
     };
     let answer = match outbound::get(request).await {
         Ok(answer) => answer,

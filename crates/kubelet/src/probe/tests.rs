@@ -10,6 +10,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
+use crate::outbound::{self, GetError, Request};
 
 /// Long enough for anything that answers.
 const PATIENT: Duration = Duration::from_secs(30);
@@ -210,8 +211,8 @@ async fn lc_250_a_port_nobody_knows_is_an_error() {
     assert_eq!(ask(unknown("0")).await, ProbeResult::Unknown("invalid port number: 0".into()));
 }
 
-#[tokio::test]
-async fn lc_247_certificates_are_not_verified() {
+/// One that nobody vouches for, with something to say once.
+async fn self_signed() -> SocketAddr {
     let key = rcgen::generate_simple_self_signed(["other.example".to_owned()]).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
@@ -221,11 +222,27 @@ async fn lc_247_certificates_are_not_verified() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         let (stream, _) = listener.accept().await.unwrap();
-        let mut stream = tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+        let Ok(mut stream) = tokio_rustls::TlsAcceptor::from(Arc::new(config)).accept(stream).await else { return };
         let _ = stream.read(&mut [0; 1024]).await.unwrap();
         // No length and no goodbye: the end of the connection is the end of the body.
         stream.write_all(b"HTTP/1.0 503 Any\r\n\r\nsecret").await.unwrap();
     });
+    address
+}
+
+#[tokio::test]
+async fn lc_353_who_hands_out_pods_must_prove_who_it_is() {
+    let address = self_signed().await;
+    let url = crate::outbound::Url::new(true, "127.0.0.1", address.port(), "/");
+    let (tls, body_bytes_max) = (crate::outbound::Tls::Verified, 1024);
+    let request = Request { url, headers: &[], user_agent: "podium", deadline: None, body_bytes_max, tls };
+    let GetError::Failed(error) = outbound::get(request).await.unwrap_err() else { panic!("it spoke TLS") };
+    assert!(error.contains("invalid peer certificate"), "{error}");
+}
+
+#[tokio::test]
+async fn lc_247_certificates_are_not_verified() {
+    let address = self_signed().await;
     let told = ask(HttpGet { is_https: true, ..http_get(address, "/") }).await;
     assert_eq!(told, failure("HTTP probe failed with statuscode: 503"));
 }

@@ -76,3 +76,44 @@ async fn lc_368_lc_369_lc_370_addresses_of_pods_are_those_of_their_sandbox_or_of
     let ended = node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["phase"] == "Failed")).await;
     assert_eq!(of(&ended, "podIP"), of(&web, "podIP"), "kept after the end");
 }
+
+/// One pod, and everything that makes its worker decide anew.
+#[tokio::test(start_paused = true)]
+async fn lc_199_a_pod_is_decided_about_whenever_something_may_have_changed() {
+    let node = Node::started();
+    let probe = json!({"exec": {"command": ["ok"]}, "periodSeconds": 5, "failureThreshold": 1});
+    let container = json!([{"name": "app", "image": "busybox:1.36", "imagePullPolicy": "IfNotPresent",
+        "readinessProbe": probe}]);
+    let gates = json!([{"conditionType": "example.com/gate"}]);
+    let spec = json!({"containers": container, "readinessGates": gates, "activeDeadlineSeconds": 100_000});
+    node.api.create("pods", pod("web", spec));
+    // A result of a probe.
+    let are_ready =
+        |pod: Option<&serde_json::Value>| pod.is_some_and(|pod| condition(pod, "ContainersReady") == "True");
+    node.api.until("web", are_ready).await;
+    assert!(!is_ready(node.api.pod("web").as_ref()));
+    // A foreign status that makes Ready stale.
+    node.api.change_pod("web", |pod| {
+        let gate = json!({"type": "example.com/gate", "status": "True"});
+        pod["status"]["conditions"].as_array_mut().unwrap().push(gate);
+    });
+    node.api.until("web", is_ready).await;
+    // A change of the spec.
+    node.api.change_pod("web", |pod| pod["metadata"]["generation"] = json!(2));
+    node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["observedGeneration"] == 2)).await;
+    let restarted = |count: i64| {
+        move |pod: Option<&serde_json::Value>| {
+            pod.is_some_and(|pod| pod["status"]["containerStatuses"][0]["restartCount"] == count) && is_ready(pod)
+        }
+    };
+    // A container's end, then one that nobody tells: a look that is due finds it.
+    node.runtime.exit("app", 1);
+    node.api.until("web", restarted(1)).await;
+    node.runtime.be_silent();
+    node.runtime.exit("app", 1);
+    node.api.until("web", restarted(2)).await;
+    // A deadline.
+    node.api.change_pod("web", |pod| pod["spec"]["activeDeadlineSeconds"] = json!(600));
+    let over = node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["phase"] == "Failed")).await;
+    assert_eq!(over["status"]["reason"], "DeadlineExceeded");
+}

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cri::fake::Run;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{Node, condition, is_ready, pod};
 
@@ -168,4 +169,88 @@ async fn tc_298_tc_299_what_was_given_survives_although_the_api_never_heard_of_i
     let conditions = told["status"]["conditions"].as_array().unwrap();
     let pending = conditions.iter().find(|it| it["type"] == "PodResizePending").unwrap();
     assert_eq!(pending["reason"], "Infeasible");
+}
+
+/// A page that says what it is told to; it remembers what it was asked.
+#[derive(Clone)]
+struct Page {
+    address: std::net::SocketAddr,
+    answer: std::sync::Arc<std::sync::Mutex<(u16, String)>>,
+    asked: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+}
+
+impl Page {
+    async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let page =
+            Self { address: listener.local_addr().unwrap(), answer: Default::default(), asked: Default::default() };
+        page.say(503, "");
+        let serving = page.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut question = [0; 4096];
+                let length = stream.read(&mut question).await.unwrap();
+                serving.asked.lock().unwrap().push(String::from_utf8_lossy(&question[..length]).into_owned());
+                let (status, body) = serving.answer.lock().unwrap().clone();
+                let head = format!("HTTP/1.1 {status} Any\r\nContent-Length: {}\r\n\r\n", body.len());
+                stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            }
+        });
+        page
+    }
+
+    fn say(&self, status: u16, body: &str) {
+        *self.answer.lock().unwrap() = (status, body.to_owned());
+    }
+
+    /// Returns when it was asked twice more: what it said is known by then.
+    async fn heard(&self) {
+        let before = self.asked.lock().unwrap().len();
+        while self.asked.lock().unwrap().len() < before + 2 {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_353_lc_354_pods_of_a_url_come_change_and_go_as_it_says() {
+    let page = Page::start().await;
+    let mut node = Node::new();
+    let headers = vec![("X-Node".to_owned(), "n1".to_owned())];
+    let url = format!("http://{}/manifests?v=1", page.address);
+    node.config.static_url = Some(kubelet::StaticUrl::new(url, headers).unwrap());
+    node.start_agent();
+    // LC-015: while it does not answer nobody knows what is an orphan; pods of
+    // the API do not wait for it.
+    node.api.create("pods", pod("web", json!({})));
+    node.api.until("web", is_ready).await;
+    let stranger = node.root.path().join("kubelet/pods/uid-stranger");
+    std::fs::create_dir_all(&stranger).unwrap();
+    page.heard().await;
+    assert!(stranger.exists());
+    page.say(200, MANIFEST);
+    let shown = node.api.until("fixed-n1", is_ready).await;
+    assert_eq!(shown["metadata"]["annotations"]["kubernetes.io/config.source"], "http");
+    assert!(shown["spec"]["tolerations"].is_null(), "only files get it: {shown}");
+    let asked = page.asked.lock().unwrap()[0].clone();
+    assert!(asked.starts_with("GET /manifests?v=1 ") && asked.to_lowercase().contains("x-node: n1"), "{asked}");
+    while stranger.exists() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let calls = node.runtime.calls();
+    for (status, body) in [(500, ""), (200, "kind: ["), (404, MANIFEST)] {
+        page.say(status, body);
+        page.heard().await;
+        assert_eq!(node.runtime.calls(), calls, "{status} {body:?} changes nothing");
+    }
+    let item = |name: &str| json!({"metadata": {"name": name}, "spec": {"containers": [{"name": name, "image": "busybox:1.36"}]}});
+    let list = json!({"apiVersion": "v1", "kind": "PodList", "items": [item("one"), item("two")]});
+    page.say(200, &list.to_string());
+    node.api.until("one-n1", is_ready).await;
+    node.api.until("two-n1", is_ready).await;
+    node.api.until("fixed-n1", |pod| pod.is_none()).await;
+    page.say(200, "");
+    node.api.until("one-n1", |pod| pod.is_none()).await;
+    node.api.until("two-n1", |pod| pod.is_none()).await;
+    assert!(is_ready(node.api.pod("web").as_ref()));
 }

@@ -141,6 +141,7 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         rules: lifecycle::Rules::upstream(Vec::new()),
         settings: lifecycle::node::Settings::upstream(),
         static_pods: None,
+        static_url: None,
         status_images_max: Some(50),
         pulls: kubelet::PullLimits::default(),
         image_trust: kubelet::ImageTrust::Preloaded,

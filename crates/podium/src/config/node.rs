@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use cri::LogLimits;
-use kubelet::{Capacity, Periods};
+use kubelet::{Capacity, Periods, StaticUrl};
 use lifecycle::{Machine, Rules};
 use objects::api::core::v1::Taint;
 use objects::gates::Gates;
@@ -24,6 +24,7 @@ const PERIOD_MIN: Duration = Duration::from_secs(1);
 const PERIOD_MAX: Duration = Duration::from_secs(300);
 /// As upstream.
 const LOG_CHECK_MIN: Duration = Duration::from_secs(3);
+const OOM_SCORE: i32 = -999;
 /// The back-off of G(ReduceDefaultCrashLoopBackOffDecay).
 const REDUCED_INITIAL: Duration = Duration::from_secs(1);
 const REDUCED_MAX: Duration = Duration::from_secs(60);
@@ -31,12 +32,12 @@ const REDUCED_MAX: Duration = Duration::from_secs(60);
 const HONOURED: &str = "allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, \
     containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, \
     evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, \
-    evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, \
+    evictionSoftGracePeriod, featureGates, fileCheckFrequency, httpCheckFrequency, imageGCHighThresholdPercent, \
     imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, \
     mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, \
-    nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, \
+    nodeStatusUpdateFrequency, oomScoreAdj, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, \
     shutdownGracePeriod, shutdownGracePeriodByPodPriority, \
-    shutdownGracePeriodCriticalPods, staticPodPath, systemReserved";
+    shutdownGracePeriodCriticalPods, staticPodPath, staticPodURL, staticPodURLHeader, systemReserved";
 
 /// What else a v1.35 KubeletConfiguration can say.
 const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS \
@@ -44,15 +45,15 @@ const NOT_HONOURED: &str = "address authentication authorization cgroupDriver cg
     cpuCFSQuotaPeriod cpuManagerPolicy cpuManagerPolicyOptions cpuManagerReconcilePeriod enableContentionProfiling \
     enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler \
     enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS \
-    failCgroupV1 failSwapOn hairpinMode healthzBindAddress healthzPort httpCheckFrequency \
+    failCgroupV1 failSwapOn hairpinMode healthzBindAddress healthzPort \
     imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit \
     kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReservedCgroup kubeletCgroups localStorageCapacityIsolation \
     logging makeIPTablesUtilChains maxOpenFiles memoryManagerPolicy memorySwap \
-    memoryThrottlingFactor oomScoreAdj podCIDR podLogsDir podsPerCore port \
+    memoryThrottlingFactor podCIDR podLogsDir podsPerCore port \
     protectKernelDefaults providerID qosReserved readOnlyPort registerNode \
     reservedMemory reservedSystemCPUs resolvConf rotateCertificates runOnce \
     runtimeRequestTimeout seccompDefault serverTLSBootstrap showHiddenMetricsForVersion \
-    singleProcessOOMKill staticPodURL staticPodURLHeader streamingConnectionIdleTimeout syncFrequency systemCgroups \
+    singleProcessOOMKill streamingConnectionIdleTimeout syncFrequency systemCgroups \
     systemReservedCgroup tlsCertFile tlsCipherSuites tlsMinVersion tlsPrivateKeyFile topologyManagerPolicy \
     topologyManagerPolicyOptions topologyManagerScope tracing userNamespaces volumePluginDir volumeStatsAggPeriod";
 
@@ -77,6 +78,8 @@ pub(crate) struct KubeletConfiguration {
     pub(super) feature_gates: BTreeMap<String, bool>,
     #[serde(deserialize_with = "duration")]
     file_check_frequency: Option<Duration>,
+    #[serde(deserialize_with = "duration")]
+    http_check_frequency: Option<Duration>,
     #[serde(rename = "imageGCHighThresholdPercent")]
     pub(super) image_gc_high: Option<u8>,
     #[serde(rename = "imageGCLowThresholdPercent")]
@@ -96,6 +99,7 @@ pub(crate) struct KubeletConfiguration {
     #[serde(deserialize_with = "duration")]
     node_status_update_frequency: Option<Duration>,
     pub(crate) node_status_max_images: Option<i32>,
+    oom_score_adj: Option<i32>,
     pod_pids_limit: Option<i64>,
     pub(super) preloaded_images_verification_allowlist: Vec<String>,
     pub(crate) register_with_taints: Vec<Taint>,
@@ -109,6 +113,10 @@ pub(crate) struct KubeletConfiguration {
     #[serde(deserialize_with = "duration")]
     pub(super) shutdown_grace_period_critical_pods: Option<Duration>,
     pub(crate) static_pod_path: Option<PathBuf>,
+    #[serde(rename = "staticPodURL")]
+    static_pod_url: String,
+    #[serde(rename = "staticPodURLHeader")]
+    static_pod_url_header: BTreeMap<String, Vec<String>>,
     pub(super) system_reserved: BTreeMap<String, String>,
 }
 
@@ -154,6 +162,8 @@ impl KubeletConfiguration {
             );
             ensure!((PERIOD_MIN..=PERIOD_MAX).contains(&period), "{field}: must be between 1s and 300s");
         }
+        ensure!((-1000..=1000).contains(&self.oom_score_adj()), "oomScoreAdj: must be between -1000 and 1000");
+        self.static_url()?;
         self.check_logs()?;
         self.check_pulls()?;
         self.settings(gates)?;
@@ -168,6 +178,26 @@ impl KubeletConfiguration {
             ensure!(period != Some(Duration::ZERO), "{field}: must be greater than 0");
         }
         Ok(())
+    }
+
+    /// LC-333.
+    pub(crate) fn oom_score_adj(&self) -> i32 {
+        self.oom_score_adj.unwrap_or(OOM_SCORE)
+    }
+
+    /// LC-353.
+    pub(crate) fn static_url(&self) -> Result<Option<StaticUrl>> {
+        if self.static_pod_url.is_empty() {
+            return Ok(None);
+        }
+        let named = |(name, values): (&String, &Vec<String>)| {
+            values.iter().map(|value| (name.clone(), value.clone())).collect::<Vec<_>>()
+        };
+        let headers = self.static_pod_url_header.iter().flat_map(named).collect();
+        match StaticUrl::new(self.static_pod_url.clone(), headers) {
+            Ok(url) => Ok(Some(url)),
+            Err(problem) => bail!("staticPodURL: {problem}"),
+        }
     }
 
     fn check_logs(&self) -> Result<()> {
@@ -241,6 +271,7 @@ impl KubeletConfiguration {
             node_report: self.node_status_report_frequency.or(update).unwrap_or(default.node_report),
             log_check: self.container_log_monitor_interval.unwrap_or(default.log_check),
             file_check: self.file_check_frequency.filter(|it| !it.is_zero()).unwrap_or(default.file_check),
+            http_check: self.http_check_frequency.filter(|it| !it.is_zero()).unwrap_or(default.http_check),
             ..default
         }
     }

@@ -190,13 +190,13 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}cpuManagerPolicy: static"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: field "cpuManagerPolicy" is not honoured by this version of Podium, remove it; honoured: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
+            r#"c.yaml: KubeletConfiguration: field "cpuManagerPolicy" is not honoured by this version of Podium, remove it; honoured: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, httpCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, oomScoreAdj, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, staticPodURL, staticPodURLHeader, systemReserved"#
         ]],
     );
     refused(
         &format!("{HEAD}maxPod: 5"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
+            r#"c.yaml: KubeletConfiguration: unknown field "maxPod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, httpCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, oomScoreAdj, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, staticPodURL, staticPodURLHeader, systemReserved"#
         ]],
     );
     refused(
@@ -210,7 +210,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{HEAD}crashLoopBackOff: {{maxPeriod: 3s}}"),
         expect![[
-            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, systemReserved"#
+            r#"c.yaml: KubeletConfiguration: unknown field "crashLoopBackOff.maxPeriod"; possible: allowedUnsafeSysctls, containerLogMaxFiles, containerLogMaxSize, containerLogMaxWorkers, containerLogMonitorInterval, crashLoopBackOff.maxContainerRestartPeriod, evictionHard, evictionMaxPodGracePeriod, evictionMinimumReclaim, evictionPressureTransitionPeriod, evictionSoft, evictionSoftGracePeriod, featureGates, fileCheckFrequency, httpCheckFrequency, imageGCHighThresholdPercent, imageGCLowThresholdPercent, imageMaximumGCAge, imageMinimumGCAge, imagePullCredentialsVerificationPolicy, kubeReserved, maxParallelImagePulls, maxPods, mergeDefaultEvictionSettings, nodeLeaseDurationSeconds, nodeStatusMaxImages, nodeStatusReportFrequency, nodeStatusUpdateFrequency, oomScoreAdj, podPidsLimit, preloadedImagesVerificationAllowlist, registerWithTaints, registryBurst, registryPullQPS, serializeImagePulls, shutdownGracePeriod, shutdownGracePeriodByPodPriority, shutdownGracePeriodCriticalPods, staticPodPath, staticPodURL, staticPodURLHeader, systemReserved"#
         ]],
     );
     refused(
@@ -286,5 +286,31 @@ fn thresholds_that_make_no_sense_are_named() {
     ] {
         let error = read(&format!("{HEAD}{text}\n"), "").unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn lc_353_lc_333_where_else_static_pods_come_from_and_the_agents_oom_score() {
+    let kubelet = |fields: &str| read(&format!("{HEAD}{fields}\n"), "");
+    let read = kubelet(
+        "staticPodURL: https://pods.example:8443/n1?v=1\nstaticPodURLHeader: {X-Token: [a, b]}\n\
+         httpCheckFrequency: 5s\nfileCheckFrequency: 0s\noomScoreAdj: -500",
+    );
+    let read = read.unwrap().kubelet;
+    let headers = [("X-Token".to_owned(), "a".to_owned()), ("X-Token".to_owned(), "b".to_owned())];
+    let url = kubelet::StaticUrl::new("https://pods.example:8443/n1?v=1".to_owned(), headers.to_vec()).unwrap();
+    assert!(!format!("{url:?}").contains("X-Token"), "what may be secret is not printed");
+    assert_eq!(read.static_url().unwrap(), Some(url));
+    assert_eq!((read.periods().http_check.as_secs(), read.periods().file_check.as_secs()), (5, 20));
+    assert_eq!(read.oom_score_adj(), -500);
+    let none = kubelet("").unwrap().kubelet;
+    assert_eq!((none.static_url().unwrap(), none.oom_score_adj()), (None, -999));
+    for (fields, problem) in [
+        ("staticPodURL: pods.example/n1", "staticPodURL: say https://host/path"),
+        ("staticPodURL: ftp://pods.example", "staticPodURL: unsupported protocol scheme"),
+        ("oomScoreAdj: -1001", "oomScoreAdj: must be between -1000 and 1000"),
+    ] {
+        let error = format!("{:#}", kubelet(fields).unwrap_err());
+        assert!(error.contains(problem), "{error}");
     }
 }

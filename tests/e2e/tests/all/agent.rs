@@ -203,3 +203,15 @@ fn down_takes_running_pods_with_it_and_leaves_nothing() {
     assert_eq!(leaks::of(&podium.data(), id.as_deref()), Vec::<String>::new());
     assert_eq!(find_process("left-marker"), None);
 }
+
+#[test]
+fn lc_333_the_agent_outlives_its_pods_when_memory_runs_out() {
+    let podium = Podium::start();
+    let score = fs::read_to_string(format!("/proc/{}/oom_score_adj", podium.agent_pid())).expect("it runs");
+    assert_eq!(score.trim(), "-999");
+    podium.apply(&Sketch::pod("web").container("app", COUNTS));
+    podium.wait_ready("web");
+    // LC-330: nothing of it reaches the container or what is run in it.
+    let own = podium.kubectl(&["exec", "web", "--", "cat", "/proc/1/oom_score_adj", "/proc/self/oom_score_adj"]).ok();
+    assert_eq!(own, "1000\n1000");
+}
