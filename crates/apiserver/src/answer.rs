@@ -88,9 +88,20 @@ pub(crate) fn wants_pretty(headers: &HeaderMap, query: &crate::query::Query) -> 
 
 /// Re-indents a whole JSON answer; streams never come here.
 pub(crate) async fn prettify(response: Response<Body>) -> Response<Body> {
+    rewrite(response, |value| serde_json::to_vec_pretty(value).ok()).await
+}
+
+/// API-093.
+pub(crate) async fn in_yaml(response: Response<Body>) -> Response<Body> {
+    let mut response = rewrite(response, |value| objects::text::to_yaml(value).ok().map(String::into_bytes)).await;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
+    response
+}
+
+async fn rewrite(response: Response<Body>, how: impl FnOnce(&Value) -> Option<Vec<u8>>) -> Response<Body> {
     let (parts, body) = response.into_parts();
     let Ok(collected) = body.collect().await;
     let bytes = collected.to_bytes();
-    let pretty = serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| serde_json::to_vec_pretty(&value).ok());
-    Response::from_parts(parts, full(pretty.map_or(bytes, Bytes::from)))
+    let written = serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| how(&value));
+    Response::from_parts(parts, full(written.map_or(bytes, Bytes::from)))
 }

@@ -31,7 +31,7 @@ use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::{
-    Config, accounts, connect, delete, discovery, health, impersonation, logs, pods, proxy, read, reviews, scale,
+    Config, accounts, body, connect, delete, discovery, health, impersonation, logs, pods, proxy, read, reviews, scale,
     stream, write,
 };
 
@@ -115,6 +115,7 @@ impl Api {
         let audit_id = parts.headers.get("audit-id").cloned();
         let query = Query::parse(parts.uri.query());
         let is_pretty = answer::wants_pretty(&parts.headers, &query);
+        let is_yaml = negotiate::wants_yaml(&parts.headers);
         let verb = parts.method.clone();
         let log = self.config.audit.as_ref();
         let mut trail = log.map(|log| Trail::start(log, &self.clock, &parts, &query, from.address));
@@ -135,7 +136,10 @@ impl Api {
         }
         let is_whole = !headers.contains_key(STREAMING);
         headers.remove(STREAMING);
-        if is_pretty && is_whole && headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json") {
+        let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+        if is_whole && is_json && is_yaml {
+            response = answer::in_yaml(response).await;
+        } else if is_whole && is_json && is_pretty {
             response = answer::prettify(response).await;
         }
         match trail {
@@ -256,7 +260,7 @@ impl Api {
         Ok(response)
     }
 
-    /// API-094: a body in protobuf is JSON from here on.
+    /// API-092, API-094: a body in protobuf or YAML is JSON from here on.
     async fn in_json(
         &self,
         headers: &mut HeaderMap,
@@ -264,9 +268,12 @@ impl Api {
         body: RequestBody,
     ) -> Result<RequestBody, ApiError> {
         let is_passed_on = path.subresource.as_deref() == Some("proxy");
-        if is_passed_on || negotiate::content_type(headers) != "application/vnd.kubernetes.protobuf" {
-            return Ok(body);
-        }
+        let is_protobuf = match negotiate::content_type(headers).as_str() {
+            _ if is_passed_on => return Ok(body),
+            "application/vnd.kubernetes.protobuf" => true,
+            "application/yaml" => false,
+            _ => return Ok(body),
+        };
         let bytes = self.collect(body).await?;
         let group = match path.group.as_str() {
             "" => path.version.clone(),
@@ -274,6 +281,7 @@ impl Api {
         };
         let json = match bytes.is_empty() {
             true => bytes,
+            false if !is_protobuf => body::yaml_in_json(&bytes)?,
             false => {
                 let doc = self.wire.read(&bytes, &group).map_err(|error| ApiError::BadRequest(error.to_string()))?;
                 doc.to_string().into()

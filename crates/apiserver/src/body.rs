@@ -43,6 +43,10 @@ impl WriteOptions {
         if manager.len() > FIELD_MANAGER_BYTES_MAX {
             return Err(invalid(FieldError::too_long("fieldManager", FIELD_MANAGER_BYTES_MAX)));
         }
+        if manager.chars().any(char::is_control) {
+            let detail = "should only contain printable characters";
+            return Err(invalid(FieldError::invalid("fieldManager", manager, detail)));
+        }
         let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
         Ok(Self { is_dry_run: is_dry_run(&dry_run, kind)?, strictness })
     }
@@ -59,15 +63,41 @@ fn is_dry_run(values: &[&str], kind: &str) -> Result<bool, ApiError> {
     }
 }
 
-/// A JSON object of the endpoint's kind; kind and version may be left out.
-pub(crate) fn parse_object(kind: &Kind, bytes: &Bytes) -> Result<Value, ApiError> {
-    let cannot = |detail: String| {
-        let (name, version) = (kind.kind, kind.version);
-        ApiError::BadRequest(format!("{name} in version \"{version}\" cannot be handled as a {name}: {detail}"))
+/// A JSON object of the endpoint's kind, its fields checked; kind and version
+/// may be left out.
+pub(crate) fn object(
+    kind: &Kind,
+    bytes: &Bytes,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Value, ApiError> {
+    let (mut doc, repeated) =
+        objects::text::from_json(bytes).map_err(|error| cannot_handle(kind, &error.to_string()))?;
+    name_kind(kind, &mut doc)?;
+    check_fields(kind, &doc, &repeated, options, warnings)?;
+    Ok(doc)
+}
+
+/// API-101.
+pub(crate) fn yaml_in_json(bytes: &Bytes) -> Result<Bytes, ApiError> {
+    let read = || {
+        let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+        match objects::text::from_yaml(text)?.as_slice() {
+            [doc] => Ok(doc.to_string().into()),
+            docs => Err(format!("there must be one document, there are {}", docs.len())),
+        }
     };
-    let mut doc: Value = serde_json::from_slice(bytes).map_err(|error| cannot(error.to_string()))?;
+    read().map_err(|error: String| ApiError::BadRequest(format!("error converting YAML to JSON: {error}")))
+}
+
+fn cannot_handle(kind: &Kind, detail: &str) -> ApiError {
+    let (name, version) = (kind.kind, kind.version);
+    ApiError::BadRequest(format!("{name} in version \"{version}\" cannot be handled as a {name}: {detail}"))
+}
+
+fn name_kind(kind: &Kind, doc: &mut Value) -> Result<(), ApiError> {
     let Some(map) = doc.as_object_mut() else {
-        return Err(cannot("json: cannot unmarshal a value that is not an object".to_owned()));
+        return Err(cannot_handle(kind, "json: cannot unmarshal a value that is not an object"));
     };
     let given = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let (api_version, name) = (given("apiVersion"), given("kind"));
@@ -85,22 +115,19 @@ pub(crate) fn parse_object(kind: &Kind, bytes: &Bytes) -> Result<Value, ApiError
     }
     map.insert("apiVersion".to_owned(), json!(expected));
     map.insert("kind".to_owned(), json!(kind.kind));
-    Ok(doc)
+    Ok(())
 }
 
-/// API-341: wrong types are always refused; unknown fields as asked.
-pub(crate) fn check_fields(
+/// API-341: wrong types are always refused; unknown and repeated fields as asked.
+fn check_fields(
     kind: &Kind,
     doc: &Value,
+    repeated: &[String],
     options: &WriteOptions,
     warnings: &mut Vec<String>,
 ) -> Result<(), ApiError> {
-    let cannot = |detail: String| {
-        let (name, version) = (kind.kind, kind.version);
-        ApiError::BadRequest(format!("{name} in version \"{version}\" cannot be handled as a {name}: {detail}"))
-    };
-    let unknown = kind.ops.decode(doc).map_err(|error| cannot(error.to_string()))?;
-    let problems = problems(&unknown);
+    let unknown = kind.ops.decode(doc).map_err(|error| cannot_handle(kind, &error.to_string()))?;
+    let problems = problems(&unknown, repeated);
     match options.strictness {
         Strictness::Ignore => Ok(()),
         Strictness::Warn => {
@@ -108,12 +135,14 @@ pub(crate) fn check_fields(
             Ok(())
         }
         Strictness::Strict if problems.is_empty() => Ok(()),
-        Strictness::Strict => Err(cannot(format!("strict decoding error: {}", problems.join(", ")))),
+        Strictness::Strict => Err(cannot_handle(kind, &format!("strict decoding error: {}", problems.join(", ")))),
     }
 }
 
-fn problems(unknown: &[String]) -> Vec<String> {
-    unknown.iter().take(PROBLEMS_MAX).map(|path| format!("unknown field \"{path}\"")).collect()
+fn problems(unknown: &[String], repeated: &[String]) -> Vec<String> {
+    let unknown = unknown.iter().map(|path| format!("unknown field {path:?}"));
+    let repeated = repeated.iter().map(|path| format!("duplicate field {path:?}"));
+    unknown.chain(repeated).take(PROBLEMS_MAX).collect()
 }
 
 /// API-341.
@@ -192,7 +221,7 @@ impl Patch {
             ApiError::invalid(kind, name.unwrap_or_default(), vec![error])
         };
         let unknown = kind.ops.decode(&patched).map_err(|error| invalid(error.to_string()))?;
-        let problems = problems(&unknown);
+        let problems = problems(&unknown, &[]);
         match options.strictness {
             Strictness::Ignore => {}
             Strictness::Warn => warnings.extend(problems),

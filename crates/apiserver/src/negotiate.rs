@@ -34,7 +34,7 @@ pub(crate) fn form(headers: &HeaderMap, query: &Query) -> Result<Form, ApiError>
     }
     for element in accept.split(',') {
         let media = Media::parse(element);
-        if !matches!(media.essence.as_str(), "application/json" | "*/*" | "application/*") {
+        if !is_ours(&media) {
             continue;
         }
         let is_meta = media.parameter("g") == Some("meta.k8s.io");
@@ -46,6 +46,17 @@ pub(crate) fn form(headers: &HeaderMap, query: &Query) -> Result<Form, ApiError>
         }
     }
     Err(ApiError::NotAcceptable(ACCEPTED))
+}
+
+fn is_ours(media: &Media) -> bool {
+    matches!(media.essence.as_str(), "application/json" | "application/yaml" | "*/*" | "application/*")
+}
+
+/// Whether the first element we can serve is YAML.
+pub(crate) fn wants_yaml(headers: &HeaderMap) -> bool {
+    let accept = header_text(headers, header::ACCEPT);
+    let first = accept.split(',').map(Media::parse).find(is_ours);
+    first.is_some_and(|media| media.essence == "application/yaml")
 }
 
 fn include(query: &Query) -> Result<Include, ApiError> {
@@ -69,7 +80,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     match content_type(headers).as_str() {
         "application/json" => Ok(()),
-        _ => Err(ApiError::UnsupportedMediaType("application/json")),
+        _ => Err(ApiError::UnsupportedMediaType(ACCEPTED)),
     }
 }
 

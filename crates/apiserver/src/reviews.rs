@@ -22,8 +22,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
-    let mut doc = body::parse_object(call.kind, &bytes)?;
-    body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     call.kind.ops.default(&mut doc);
     let status = match call.kind.kind {
         "TokenReview" => token(api, &doc).await?,

@@ -22,8 +22,7 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> An
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
-    let wanted = body::parse_object(&scale::KIND, &bytes)?;
-    body::check_fields(&scale::KIND, &wanted, &options, &mut call.warnings)?;
+    let wanted = body::object(&scale::KIND, &bytes, &options, &mut call.warnings)?;
     update(api, call, &Source::Replace(wanted), &options).await
 }
 

@@ -29,8 +29,7 @@ pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
-    let mut doc = body::parse_object(call.kind, &bytes)?;
-    body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     if call.kind.kind == CERTIFICATE_REQUEST {
         certificates::stamp(&call.caller, &mut doc);
     }
@@ -144,8 +143,7 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part:
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
-    let doc = body::parse_object(call.kind, &bytes)?;
-    body::check_fields(call.kind, &doc, &options, &mut call.warnings)?;
+    let doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     update(api, call, &Source::Replace(doc), part, &options).await
 }
 

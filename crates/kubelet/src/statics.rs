@@ -182,7 +182,11 @@ fn as_document(content: &[u8]) -> Result<Value, String> {
         return Err(format!("larger than {MANIFEST_BYTES_MAX} bytes"));
     }
     let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
-    serde_saphyr::from_str(text).map_err(|error| format!("not YAML or JSON: {error}"))
+    let mut documents = objects::text::from_yaml(text).map_err(|error| format!("not YAML or JSON: {error}"))?;
+    match documents.len() {
+        1 => Ok(documents.remove(0)),
+        count => Err(format!("one document was expected, there are {count}")),
+    }
 }
 
 /// What an API server would do with it, then what makes it this node's.

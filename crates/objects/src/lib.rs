@@ -38,6 +38,7 @@ pub mod reasons;
 pub mod requests;
 pub mod schema;
 pub mod selectors;
+pub mod text;
 pub mod wire;
 
 pub use decode::{DecodeError, Schema, Typed, read};

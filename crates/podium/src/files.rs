@@ -25,7 +25,7 @@ pub(crate) fn text(path: &Path) -> Result<String> {
 
 /// The YAML or JSON documents of a file.
 pub(crate) fn documents(path: &Path) -> Result<Vec<Value>> {
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text(path)?)
+    let documents = objects::text::from_yaml(&text(path)?)
         .map_err(|error| anyhow::anyhow!("{}: not YAML or JSON: {error}", path.display()))?;
     Ok(documents.into_iter().filter(|document| !document.is_null()).collect())
 }
