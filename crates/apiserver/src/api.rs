@@ -31,8 +31,8 @@ use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::{
-    Config, accounts, body, connect, delete, discovery, health, impersonation, logs, pods, proxy, read, reviews, scale,
-    stream, write,
+    Config, accounts, body, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy, read,
+    reviews, scale, stream, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -329,6 +329,7 @@ impl Api {
             ("scale", Verb::Update) => scale::replace(self, call, body).await,
             ("scale", Verb::Patch) => scale::patch(self, call, body).await,
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
+            ("eviction", Verb::Create) => eviction::evict(self, call, body).await,
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
             ("log", Verb::Get) => logs::answer(self, call).await,
             ("proxy", _) => proxy::answer(self, call, body).await,

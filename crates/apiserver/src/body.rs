@@ -256,8 +256,15 @@ impl DeleteOptions {
         negotiate::require_json(headers)?;
         let doc: Value = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::BadRequest(format!("couldn't decode DeleteOptions: {error}")))?;
+        let mut options = Self::of(&doc)?;
+        options.is_dry_run |= Self::from_query(query)?.is_dry_run;
+        Ok(options)
+    }
+
+    /// From a document; an absent one asks for nothing.
+    pub(crate) fn of(doc: &Value) -> Result<Self, ApiError> {
         let text = |path: &[&str]| {
-            let text = crate::object::text(&doc, path);
+            let text = crate::object::text(doc, path);
             (!text.is_empty()).then(|| text.to_owned())
         };
         let grace = &doc["gracePeriodSeconds"];
@@ -272,7 +279,7 @@ impl DeleteOptions {
             grace_seconds: grace.as_i64(),
             uid: text(&["preconditions", "uid"]),
             version: text(&["preconditions", "resourceVersion"]),
-            is_dry_run: is_dry_run(&dry_run, "DeleteOptions")? || Self::from_query(query)?.is_dry_run,
+            is_dry_run: is_dry_run(&dry_run, "DeleteOptions")?,
             orphans_explicitly_not: orphans == Some(false),
         })
     }

@@ -157,7 +157,7 @@ async fn carry_out(
 }
 
 /// TC-025.
-fn check_preconditions(kind: &Kind, doc: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
+pub(crate) fn check_preconditions(kind: &Kind, doc: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
     let conflict =
         |detail| ApiError::Conflict { resource: ResourceName::of(kind), name: object::name(doc).to_owned(), detail };
     let uid = object::text(doc, &["metadata", "uid"]);

@@ -143,6 +143,7 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
     match sub {
         Subresource::Attach => ("PodAttachOptions", vec!["create", "get"]),
         Subresource::Binding => ("Binding", vec!["create"]),
+        Subresource::Eviction => ("Eviction", vec!["create"]),
         Subresource::Exec => ("PodExecOptions", vec!["create", "get"]),
         Subresource::Finalize => (kind.kind, vec!["update"]),
         Subresource::Log => (kind.kind, vec!["get"]),
@@ -160,6 +161,7 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
 /// The group of what a subresource speaks, where it is another one.
 fn foreign_group(sub: Subresource) -> Option<(&'static str, &'static str)> {
     match sub {
+        Subresource::Eviction => Some(("policy", "v1")),
         Subresource::Scale => Some(("autoscaling", "v1")),
         Subresource::Token => Some(("authentication.k8s.io", "v1")),
         _ => None,

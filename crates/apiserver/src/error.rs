@@ -103,6 +103,12 @@ pub(crate) enum ApiError {
     TookTooLong,
     #[error("Timeout: Too large resource version: {wanted}, current: {current}")]
     FutureRevision { wanted: Revision, current: Revision },
+    /// Others kept changing what this request was to change.
+    #[error("Timeout: {0}")]
+    Outrun(String),
+    /// Not now; the cause says why.
+    #[error("{message}")]
+    NotNow { message: &'static str, cause: Box<Cause>, retry_seconds: Option<u32> },
     #[error("Internal error occurred: {0}")]
     Internal(String),
     /// The node's answer, or that there was none.
@@ -189,8 +195,10 @@ impl ApiError {
             Self::Expired { .. } => (StatusCode::GONE, "Expired"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::Invalid { .. } | Self::Unprocessable => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
-            Self::FutureRevision { .. } | Self::TookTooLong => (StatusCode::GATEWAY_TIMEOUT, "Timeout"),
-            Self::Overloaded => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
+            Self::FutureRevision { .. } | Self::TookTooLong | Self::Outrun(_) => {
+                (StatusCode::GATEWAY_TIMEOUT, "Timeout")
+            }
+            Self::Overloaded | Self::NotNow { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Self::Node { code, .. } => (*code, node_reason(*code)),
         }
@@ -204,6 +212,8 @@ impl ApiError {
     pub(crate) fn retry_after(&self) -> Option<u32> {
         match self {
             Self::AlreadyExists { was_generated: true, .. } | Self::FutureRevision { .. } | Self::Overloaded => Some(1),
+            Self::Outrun(_) => Some(10),
+            Self::NotNow { retry_seconds, .. } => *retry_seconds,
             _ => None,
         }
     }
@@ -266,6 +276,7 @@ impl ApiError {
             Self::Forbidden { cause: Some(cause), .. } => {
                 vec![json!({"reason": cause.reason, "message": cause.message, "field": cause.field})]
             }
+            Self::NotNow { cause, .. } => vec![json!({"reason": cause.reason, "message": cause.message})],
             Self::FutureRevision { .. } => {
                 vec![json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"})]
             }

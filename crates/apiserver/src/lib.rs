@@ -31,6 +31,7 @@ mod delete;
 mod deletion;
 mod discovery;
 mod error;
+mod eviction;
 mod flow;
 mod health;
 mod impersonation;

@@ -14,12 +14,15 @@ mod addresses;
 pub mod certificate_request;
 pub mod config_map;
 pub mod controller_revision;
+pub mod cron_job;
 pub mod csi;
 pub mod daemon_set;
 pub mod deployment;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod event;
+pub mod horizontal_pod_autoscaler;
+pub mod job;
 pub mod lease;
 pub mod limit_range;
 pub mod namespace;
@@ -29,6 +32,7 @@ pub mod persistent_volume;
 pub mod persistent_volume_claim;
 mod plain;
 pub mod pod;
+pub mod pod_disruption_budget;
 pub mod pod_template;
 pub mod priority_class;
 pub mod rbac;
@@ -77,6 +81,9 @@ pub static ALL: &[&Kind] = &[
     &reviews::SELF_RULES,
     &reviews::ACCESS,
     &event::view::KIND,
+    &horizontal_pod_autoscaler::KIND,
+    &cron_job::KIND,
+    &job::KIND,
     &certificate_request::KIND,
     &lease::KIND,
     &endpoint_slice::KIND,
@@ -86,6 +93,7 @@ pub static ALL: &[&Kind] = &[
     &networking::network_policy::KIND,
     &networking::addresses::SERVICE_CIDR,
     &runtime_class::KIND,
+    &pod_disruption_budget::KIND,
     &rbac::binding::CLUSTER_ROLE_BINDING,
     &rbac::role::CLUSTER_ROLE,
     &rbac::binding::ROLE_BINDING,
@@ -140,6 +148,7 @@ pub enum Subresource {
     Attach,
     Binding,
     EphemeralContainers,
+    Eviction,
     Exec,
     Finalize,
     Log,
@@ -160,6 +169,7 @@ impl Subresource {
             Self::Attach => "attach",
             Self::Binding => "binding",
             Self::EphemeralContainers => "ephemeralcontainers",
+            Self::Eviction => "eviction",
             Self::Exec => "exec",
             Self::Finalize => "finalize",
             Self::Log => "log",

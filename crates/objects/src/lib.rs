@@ -22,6 +22,7 @@
 
 pub use k8s_openapi::{api, apimachinery};
 
+pub mod cron;
 mod decode;
 mod doc;
 pub mod errors;

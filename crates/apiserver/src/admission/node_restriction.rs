@@ -153,7 +153,8 @@ async fn check_deleted_pod(api: &Api, call: &Call, node: &str) -> Result<(), Api
     if object::text(&object::document(&entry), &["spec", "nodeName"]) == node {
         return Ok(());
     }
-    let detail = format!("node \"{node}\" can only delete pods with spec.nodeName set to itself");
+    let verb = if call.path.subresource.is_some() { "evict" } else { "delete" };
+    let detail = format!("node \"{node}\" can only {verb} pods with spec.nodeName set to itself");
     Err(ApiError::denied(call.kind, call.name(), detail))
 }
 

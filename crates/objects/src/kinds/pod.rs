@@ -38,6 +38,7 @@ pub static KIND: Kind = Kind {
         Subresource::Attach,
         Subresource::Binding,
         Subresource::EphemeralContainers,
+        Subresource::Eviction,
         Subresource::Exec,
         Subresource::Log,
         Subresource::PortForward,

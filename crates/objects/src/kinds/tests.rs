@@ -8,9 +8,11 @@ use expect_test::{Expect, expect};
 use super::*;
 
 mod apps;
+mod batch;
 mod certificates;
 mod events;
 mod networking;
+mod policy;
 mod quotas;
 mod rbac;
 mod runtime_class;
