@@ -1,3 +1,5 @@
+//! Schedules and when they are due.
+
 use super::*;
 
 fn due(schedule: &str, zone: &str, after: &str, times: usize) -> Vec<String> {

@@ -444,7 +444,7 @@ fn api_775_counters_of_a_status_fit_each_other() {
 }
 
 #[test]
-fn api_244_to_api_247_rows_of_controllers() {
+fn api_244_to_247_api_279_to_282_rows_of_controllers() {
     let with = |kind: &str, status: Value| {
         let mut doc = whole(kind, json!({"replicas": 3}));
         doc["status"] = status;
