@@ -1,13 +1,19 @@
 //! What the server itself adds to objects or refuses about them (spec 03 §9).
 
+mod limits;
 mod node_restriction;
+mod pod_security;
 mod priority;
+pub(crate) mod quota;
+mod runtime_class;
 mod service_account;
 mod storage;
 
 use objects::Kind;
+use objects::kinds::networking::ingress;
 use objects::placement::conditions::{NOT_READY, UNREACHABLE};
 use serde_json::{Value, json};
+use store::ListRequest;
 
 use crate::api::{Api, Call};
 use crate::error::ApiError;
@@ -25,17 +31,24 @@ pub(crate) async fn create(
         namespaces::check_open(api, kind, namespace, &name).await?;
     }
     if kind.kind == "Pod" {
-        service_account::admit(api, kind, namespace.unwrap_or_default(), doc).await?;
+        let namespace = namespace.unwrap_or_default();
+        // API-721: in this order.
+        limits::default(api, namespace, doc).await?;
+        service_account::admit(api, kind, namespace, doc).await?;
         priority::pod(api, kind, doc).await?;
         tolerations(doc);
+        runtime_class::admit(api, kind, doc).await?;
+        limits::check(api, kind, namespace, doc).await?;
     }
     match kind.kind {
         "PersistentVolumeClaim" => {
             storage::default_class(api, doc).await?;
             storage::protect(doc, "kubernetes.io/pvc-protection");
+            limits::check(api, kind, namespace.unwrap_or_default(), doc).await?;
         }
         "PersistentVolume" => storage::protect(doc, "kubernetes.io/pv-protection"),
         "Node" => not_ready(doc),
+        "Ingress" => default_ingress_class(api, doc).await?,
         "PriorityClass" => priority::class(api, kind, doc).await?,
         "Service" => services::allocate(api, kind, doc, None).await?,
         _ => {}
@@ -49,6 +62,7 @@ pub(crate) async fn check_create(api: &Api, call: &mut Call, doc: &Value) -> Res
     if call.kind.kind == "CertificateSigningRequest" {
         certificates::check_create(doc)?;
     }
+    check_security(api, call, doc, None).await?;
     if !is_restricted(call) {
         return Ok(());
     }
@@ -64,6 +78,7 @@ pub(crate) async fn check_update(api: &Api, call: &mut Call, doc: &Value, old: &
     if call.kind.kind == "CertificateSigningRequest" {
         certificates::check_update(api, call, doc, old).await?;
     }
+    check_security(api, call, doc, Some(old)).await?;
     if !is_restricted(call) {
         return Ok(());
     }
@@ -76,6 +91,33 @@ pub(crate) async fn check_update(api: &Api, call: &mut Call, doc: &Value, old: &
 /// What this caller may not delete, although it may delete something.
 pub(crate) async fn check_delete(api: &Api, call: &Call) -> Result<(), ApiError> {
     if is_restricted(call) { node_restriction::check(api, call, Write::Delete).await } else { Ok(()) }
+}
+
+/// API-717: what the namespace's labels say about pods.
+async fn check_security(api: &Api, call: &mut Call, doc: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+    let (kind, part) = (call.kind, call.path.subresource.as_deref());
+    let namespace = call.namespace().unwrap_or_default().to_owned();
+    let said = match (kind.kind, part, old) {
+        ("Namespace", None, old) => {
+            pod_security::check_labels(kind, doc, old)?;
+            match old {
+                Some(old) => pod_security::tightened(api, doc, old).await?,
+                None => Vec::new(),
+            }
+        }
+        ("Pod", None | Some("ephemeralcontainers" | "resize"), Some(old))
+            if !pod_security::is_significant(doc, old) =>
+        {
+            Vec::new()
+        }
+        ("Pod", None | Some("ephemeralcontainers" | "resize"), _) => {
+            pod_security::pod(api, kind, &namespace, doc).await?.into_iter().collect()
+        }
+        (_, None, _) => pod_security::template(api, kind, &namespace, doc).await?.into_iter().collect(),
+        _ => Vec::new(),
+    };
+    warn(call, said);
+    Ok(())
 }
 
 /// Said once, however often a write is tried.
@@ -95,6 +137,11 @@ fn is_restricted(call: &Call) -> bool {
 
 pub(crate) async fn update(api: &Api, kind: &'static Kind, doc: &mut Value, old: &Value) -> Result<(), ApiError> {
     services::allocate(api, kind, doc, Some(old)).await?;
+    if kind.kind == "PersistentVolumeClaim" {
+        let namespace = object::text(old, &["metadata", "namespace"]);
+        limits::check(api, kind, namespace, doc).await?;
+        storage::check_growth(api, kind, doc, old).await?;
+    }
     priority::class(api, kind, doc).await?;
     if kind.kind == "Pod" {
         // API-710: priority is settled once.
@@ -104,6 +151,28 @@ pub(crate) async fn update(api: &Api, kind: &'static Kind, doc: &mut Value, old:
                 spec.insert(key.to_owned(), value.clone());
             }
         }
+    }
+    Ok(())
+}
+
+/// Everything of a kind, in a namespace or everywhere.
+async fn all(api: &Api, kind: &Kind, namespace: Option<&str>) -> Result<Vec<Value>, ApiError> {
+    let listing = api.store.list(ListRequest::all(&object::prefix(kind, namespace))).await?;
+    Ok(listing.entries.iter().map(|entry| object::document(entry)).collect())
+}
+
+/// An ingress that names no class gets the default one; of several the newest,
+/// then the first by name.
+async fn default_ingress_class(api: &Api, doc: &mut Value) -> Result<(), ApiError> {
+    let has_annotation = !object::at(doc, &["metadata", "annotations", "kubernetes.io/ingress.class"]).is_null();
+    if has_annotation || !object::at(doc, &["spec", "ingressClassName"]).is_null() {
+        return Ok(());
+    }
+    let defaults = all(api, &ingress::CLASS, None).await?.into_iter().filter(ingress::is_default);
+    let age = |class: &Value| object::text(class, &["metadata", "creationTimestamp"]).to_owned();
+    let chosen = defaults.reduce(|best, next| if age(&next) > age(&best) { next } else { best });
+    if let Some(class) = chosen {
+        object::object_mut(doc, "spec").insert("ingressClassName".to_owned(), json!(object::name(&class)));
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use objects::{FieldError, Kind, Subresource, kinds};
 use serde_json::{Value, json};
 use store::{Entry, Op, Revision, WriteError};
 
+use crate::admission::quota;
 use crate::answer::{self, Answer};
 use crate::api::{Api, Call, RequestBody};
 use crate::body::{self, Patch, WriteOptions};
@@ -107,16 +108,24 @@ async fn insert(
         was_generated: false,
     };
     if options.is_dry_run {
+        quota::charge(api, kind, namespace, doc, None).await?;
         return match api.store.get(&key).await? {
             Some(current) => Err(exists(Some(&current))),
             None => Ok((bytes, Revision(0))),
         };
     }
-    match api.store.write(vec![Op::create(key, bytes.clone())]).await {
-        Ok(revision) => Ok((bytes, revision)),
-        Err(WriteError::Conflict { current, .. }) => Err(exists(current.as_deref())),
-        Err(error) => Err(error.into()),
+    for _ in 0..quota::TRIES {
+        let mut ops = vec![Op::create(key.clone(), bytes.clone())];
+        ops.extend(quota::charge(api, kind, namespace, doc, None).await?);
+        match api.store.write(ops).await {
+            Ok(revision) => return Ok((bytes, revision)),
+            Err(WriteError::Conflict { index: 0, current, .. }) => return Err(exists(current.as_deref())),
+            // A quota has changed: there may still be room.
+            Err(WriteError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Err(ApiError::conflict(kind, name))
 }
 
 pub(crate) fn is_deleting(doc: &Value) -> bool {
@@ -334,21 +343,30 @@ pub(crate) async fn store_update(
     if options.is_dry_run || (!is_done && object::is_same(&bytes, &entry.value)) {
         return Ok(Stored::At(bytes, entry.modified));
     }
-    let op = if is_done {
-        Op::delete(entry.key.clone(), entry.modified)
-    } else {
-        Op::update(entry.key.clone(), bytes.clone(), entry.modified)
+    let op = || match is_done {
+        true => Op::delete(entry.key.clone(), entry.modified),
+        false => Op::update(entry.key.clone(), bytes.clone(), entry.modified),
     };
-    match api.store.write(vec![op]).await {
-        Ok(revision) => {
-            if is_done {
-                namespaces::after_removal(api, call.namespace()).await?;
-            }
-            Ok(Stored::At(bytes, revision))
+    for _ in 0..quota::TRIES {
+        let mut ops = vec![op()];
+        if !is_done && matches!(call.path.subresource.as_deref(), None | Some("resize")) {
+            let old = object::document_as(call.kind, entry);
+            ops.extend(quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?);
         }
-        Err(WriteError::Conflict { .. }) => Ok(Stored::LostRace),
-        Err(error) => Err(error.into()),
+        match api.store.write(ops).await {
+            Ok(revision) => {
+                if is_done {
+                    namespaces::after_removal(api, call.namespace()).await?;
+                }
+                return Ok(Stored::At(bytes, revision));
+            }
+            Err(WriteError::Conflict { index: 0, .. }) => return Ok(Stored::LostRace),
+            // A quota has changed: there may still be room.
+            Err(WriteError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
+    Ok(Stored::LostRace)
 }
 
 /// Marked as deleted, no grace left, nobody holds it.

@@ -35,6 +35,7 @@ pub mod placement;
 pub mod printing;
 pub mod qos;
 pub mod quantity;
+pub mod quota;
 pub mod reasons;
 pub mod requests;
 pub mod schema;

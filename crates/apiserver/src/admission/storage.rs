@@ -2,8 +2,8 @@
 //! gets the default one (API-720).
 
 use objects::kinds::{self, storage_class};
+use objects::{Kind, Quantity};
 use serde_json::{Value, json};
-use store::ListRequest;
 
 use crate::api::Api;
 use crate::error::ApiError;
@@ -22,8 +22,7 @@ pub(super) async fn default_class(api: &Api, doc: &mut Value) -> Result<(), ApiE
         return Ok(());
     }
     let kind = kinds::find("storage.k8s.io", "v1", "storageclasses").expect("the kinds table has storage classes");
-    let listing = api.store.list(ListRequest::all(&object::prefix(kind, None))).await?;
-    let classes = listing.entries.iter().map(|entry| object::document(entry)).filter(storage_class::is_default);
+    let classes = super::all(api, kind, None).await?.into_iter().filter(storage_class::is_default);
     // Of several the newest, then the first by name.
     let age = |class: &Value| object::text(class, &["metadata", "creationTimestamp"]).to_owned();
     let chosen = classes.reduce(|best, next| if age(&next) > age(&best) { next } else { best });
@@ -31,4 +30,23 @@ pub(super) async fn default_class(api: &Api, doc: &mut Value) -> Result<(), ApiE
         object::object_mut(doc, "spec").insert("storageClassName".to_owned(), json!(object::name(&class)));
     }
     Ok(())
+}
+
+/// A claim grows only where its class lets it.
+pub(super) async fn check_growth(api: &Api, kind: &Kind, doc: &Value, old: &Value) -> Result<(), ApiError> {
+    let size = |doc: &Value| {
+        let text = object::text(doc, &["spec", "resources", "requests", "storage"]);
+        Quantity::parse(text).unwrap_or_default()
+    };
+    if old["status"]["phase"] != "Bound" || size(doc) <= size(old) {
+        return Ok(());
+    }
+    let class = object::text(old, &["spec", "storageClassName"]);
+    let classes = kinds::find("storage.k8s.io", "v1", "storageclasses").expect("the kinds table has storage classes");
+    let entry = if class.is_empty() { None } else { api.store.get(&object::key(classes, None, class)).await? };
+    if entry.is_some_and(|entry| object::document(&entry)["allowVolumeExpansion"] == true) {
+        return Ok(());
+    }
+    let detail = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize";
+    Err(ApiError::denied(kind, object::name(doc), detail))
 }
