@@ -71,7 +71,8 @@ pub(crate) async fn list(api: &Api, call: &Call) -> Answer {
     })
 }
 
-/// One page of a list.
+/// One page of a list, in the order of the store's keys (API-201), all of one
+/// moment (API-202).
 pub(crate) struct Page {
     pub(crate) entries: Vec<Arc<Entry>>,
     pub(crate) revision: Revision,
@@ -130,7 +131,7 @@ enum Moment {
 }
 
 impl ListOptions {
-    /// API-203 to API-213.
+    /// API-199, API-203 to API-213 (API-205, API-206, API-207, API-208, API-210).
     fn parse(call: &Call) -> Result<Self, ApiError> {
         let query = &call.query;
         let version = query.text("resourceVersion");

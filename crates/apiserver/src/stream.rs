@@ -65,7 +65,8 @@ struct WatchOptions {
     bookmarks: Bookmarks,
 }
 
-/// API-316 to API-326: where a watch begins.
+/// API-316, API-318, API-319, API-320, API-323, API-324, API-325, API-326:
+/// where a watch begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// Only changes after this version.
@@ -196,6 +197,7 @@ impl Stream {
             }
             match self.wait().await? {
                 Wake::Changed(Ok(delivery)) => self.absorb(delivery),
+                // API-330: too slow is an error, never a gap.
                 Wake::Changed(Err(error)) => self.pending.push_back(Pending::Failure(error.into())),
                 Wake::BookmarkDue => {
                     self.bookmark_at = Instant::now() + BOOKMARK_PERIOD;
@@ -265,7 +267,8 @@ impl Stream {
         }
     }
 
-    /// API-329: what a change looks like through the selectors.
+    /// API-329: what a change looks like through the selectors; API-327, API-328:
+    /// with the version of the change, also when it is a deletion.
     fn change(&mut self, event: &Event) -> Option<Bytes> {
         let was = event.before().filter(|entry| self.wants(entry));
         let is = event.now().filter(|entry| self.wants(entry));
@@ -342,6 +345,7 @@ impl Frames {
     }
 }
 
+/// API-311.
 fn plain_frame(kind: &str, value: &[u8], revision: Revision) -> Bytes {
     let mut out = Vec::with_capacity(value.len() + 64);
     out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());

@@ -129,16 +129,21 @@ fn damaged(path: &Path, detail: impl Into<String>) -> OpenError {
 fn open_error(path: &Path, error: DatabaseError) -> OpenError {
     match error {
         DatabaseError::DatabaseAlreadyOpen => OpenError::InUse { path: path.to_owned() },
-        DatabaseError::Storage(StorageError::Io(source)) if source.kind() != io::ErrorKind::InvalidData => {
+        DatabaseError::Storage(StorageError::Io(source)) if !is_damage(&source) => {
             OpenError::Io { path: path.to_owned(), source }
         }
         error => damaged(path, error.to_string()),
     }
 }
 
+/// The file does not hold what it says, or ends before it should.
+fn is_damage(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+}
+
 fn table_error(path: &Path, error: redb::Error) -> OpenError {
     match error {
-        redb::Error::Io(source) => OpenError::Io { path: path.to_owned(), source },
+        redb::Error::Io(source) if !is_damage(&source) => OpenError::Io { path: path.to_owned(), source },
         error => damaged(path, error.to_string()),
     }
 }
