@@ -12,7 +12,7 @@ use crate::api::Api;
 use crate::body::DeleteOptions;
 use crate::deletion::Propagation;
 use crate::error::{ApiError, Cause, ResourceName};
-use crate::{delete, object, write};
+use crate::{delete, object};
 
 /// API-195.
 pub(crate) const INITIAL: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
@@ -33,7 +33,7 @@ pub(crate) fn check_protected(kind: &Kind, name: &str) -> Result<(), ApiError> {
 pub(crate) async fn check_open(api: &Api, kind: &Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
     let entry = api.store.get(&object::key(self::kind(), None, namespace)).await?;
     let entry = entry.ok_or_else(|| ApiError::not_found(self::kind(), namespace))?;
-    if !write::is_deleting(&object::document(&entry)) {
+    if !object::is_deleting(self::kind(), &entry) {
         return Ok(());
     }
     Err(ApiError::Forbidden {
@@ -81,10 +81,10 @@ pub(crate) async fn finish(api: &Api, namespace: &str) -> Result<(), ApiError> {
     let key = object::key(kind(), None, namespace);
     loop {
         let Some(entry) = api.store.get(&key).await? else { return Ok(()) };
-        let doc = object::document(&entry);
-        if !write::is_deleting(&doc) || has_content(api, namespace).await? {
+        if !object::is_deleting(kind(), &entry) || has_content(api, namespace).await? {
             return Ok(());
         }
+        let doc = object::document(&entry);
         let op = if is_held(&doc) {
             let bytes = object::encode(kind(), &without_own_finalizer(doc));
             if bytes == entry.value {

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use objects::kinds::service::Held;
 use objects::{FieldSelector, Kind, LabelSelector};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 use store::{Entry, Revision};
 
@@ -67,31 +68,47 @@ pub(crate) fn seen<'a>(kind: &Kind, value: &'a [u8]) -> Cow<'a, [u8]> {
 }
 
 fn canonical(kind: &Kind, doc: &Value) -> Bytes {
-    let empty = Map::new();
-    let metadata = doc.get("metadata").and_then(Value::as_object).unwrap_or(&empty);
-    let mut ordered = Map::with_capacity(metadata.len() + 1);
-    copy(&mut ordered, metadata, &METADATA_HEAD);
-    ordered.insert("resourceVersion".to_owned(), json!(""));
-    // Field ownership is not tracked yet, so stale claims are not kept; all
-    // other metadata is named above.
-    copy(&mut ordered, metadata, &METADATA_REST);
-    let mut whole = Map::with_capacity(4);
-    whole.insert("kind".to_owned(), json!(kind.kind));
-    whole.insert("apiVersion".to_owned(), json!(kind.api_version()));
-    whole.insert("metadata".to_owned(), Value::Object(ordered));
-    for (key, value) in doc.as_object().unwrap_or(&empty) {
-        if !whole.contains_key(key) {
-            whole.insert(key.clone(), value.clone());
-        }
-    }
-    serde_json::to_vec(&whole).expect("a JSON value always serialises").into()
+    serde_json::to_vec(&Canonical { kind, doc }).expect("a JSON value always serialises").into()
 }
 
-fn copy(to: &mut Map<String, Value>, from: &Map<String, Value>, keys: &[&str]) {
-    for key in keys {
-        if let Some(value) = from.get(*key).filter(|value| *value != "") {
-            to.insert((*key).to_owned(), value.clone());
+/// A document in the order in which it is stored. Written as it is read:
+/// objects are large, and this happens for every write.
+struct Canonical<'a> {
+    kind: &'a Kind,
+    doc: &'a Value,
+}
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", self.kind.kind)?;
+        map.serialize_entry("apiVersion", &self.kind.api_version())?;
+        map.serialize_entry("metadata", &CanonicalMetadata(self.doc.get("metadata").unwrap_or(&Value::Null)))?;
+        for (key, value) in self.doc.as_object().into_iter().flatten() {
+            if !matches!(key.as_str(), "kind" | "apiVersion" | "metadata") {
+                map.serialize_entry(key, value)?;
+            }
         }
+        map.end()
+    }
+}
+
+struct CanonicalMetadata<'a>(&'a Value);
+
+impl Serialize for CanonicalMetadata<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let empty = Value::from("");
+        // Field ownership is not tracked yet, so stale claims are not kept; all
+        // other metadata is named above.
+        for key in METADATA_HEAD.into_iter().chain(["resourceVersion"]).chain(METADATA_REST) {
+            match self.0.get(key) {
+                _ if key == "resourceVersion" => map.serialize_entry(key, "")?,
+                Some(value) if *value != empty => map.serialize_entry(key, value)?,
+                _ => {}
+            }
+        }
+        map.end()
     }
 }
 
@@ -156,6 +173,7 @@ struct Facts {
     fields: Vec<(&'static str, String)>,
     /// Only Services hold something.
     held: Held,
+    is_deleting: bool,
 }
 
 impl Facts {
@@ -168,13 +186,19 @@ impl Facts {
             .flatten()
             .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
         let held = if kind.kind == "Service" { Held::of(&doc) } else { Held::default() };
-        Self { labels: labels.collect(), fields: kind.ops.fields(&doc), held }
+        let is_deleting = doc["metadata"].get("deletionTimestamp").is_some_and(|at| !at.is_null());
+        Self { labels: labels.collect(), fields: kind.ops.fields(&doc), held, is_deleting }
     }
 }
 
 /// The addresses and ports a stored Service holds.
 pub(crate) fn held<'a>(kind: &Kind, entry: &'a Entry) -> &'a Held {
     &entry.memo(|| Facts::of(kind, entry)).held
+}
+
+/// Whether a stored object is marked as deleted, looked up once per revision.
+pub(crate) fn is_deleting(kind: &Kind, entry: &Entry) -> bool {
+    entry.memo(|| Facts::of(kind, entry)).is_deleting
 }
 
 /// Which objects a request is about.

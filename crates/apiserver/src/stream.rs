@@ -4,6 +4,7 @@
 //! shared by all watchers through the change's memo.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use http::{HeaderValue, StatusCode};
 use objects::FieldError;
 use serde_json::{Value, json};
 use store::{Delivery, Entry, Event, ListRequest, Revision, Watch, WatchError};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Answer};
 use crate::api::{Api, Call, STREAMING, closed};
@@ -35,7 +36,7 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         _ => object::prefix(call.kind, call.namespace()),
     };
     let only = call.path.name.is_some().then(|| prefix.clone());
-    let lifetime = lifetime(&call.query, &api.ids)?;
+    let deadline = Instant::now() + lifetime(&call.query, &api.ids)?;
     let mut stream = Stream {
         selection,
         form,
@@ -45,8 +46,9 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         bookmarks: options.bookmarks,
         pending: VecDeque::new(),
         changes: None,
-        deadline: Instant::now() + lifetime,
-        bookmark_at: Instant::now() + BOOKMARK_PERIOD.min(lifetime.saturating_sub(BOOKMARK_LEAD)),
+        deadline,
+        bookmark_at: bookmark_after(Instant::now(), deadline),
+        alarm: Box::pin(tokio::time::sleep_until(deadline)),
         closing: api.closing.subscribe(),
         is_over: false,
     };
@@ -121,6 +123,12 @@ const LIFETIME_SECONDS_MAX: u64 = 24 * 3600;
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 const BOOKMARK_LEAD: Duration = Duration::from_secs(2);
 
+/// After this one, the next bookmark.
+fn bookmark_after(now: Instant, deadline: Instant) -> Option<Instant> {
+    let last = deadline.checked_sub(BOOKMARK_LEAD).filter(|last| *last > now)?;
+    Some(last.min(now + BOOKMARK_PERIOD))
+}
+
 struct Stream {
     selection: Selection,
     form: Form,
@@ -133,7 +141,10 @@ struct Stream {
     pending: VecDeque<Pending>,
     changes: Option<Box<dyn Watch>>,
     deadline: Instant,
-    bookmark_at: Instant,
+    /// None: there is no time left for another.
+    bookmark_at: Option<Instant>,
+    /// One for the whole life of the watch: events are far more frequent.
+    alarm: Pin<Box<Sleep>>,
     closing: tokio::sync::watch::Receiver<bool>,
     is_over: bool,
 }
@@ -149,6 +160,8 @@ enum Pending {
 enum Wake {
     Changed(Result<Delivery, WatchError>),
     BookmarkDue,
+    /// Look at the time.
+    Alarm,
 }
 
 impl Stream {
@@ -199,8 +212,9 @@ impl Stream {
                 Wake::Changed(Ok(delivery)) => self.absorb(delivery),
                 // API-330: too slow is an error, never a gap.
                 Wake::Changed(Err(error)) => self.pending.push_back(Pending::Failure(error.into())),
+                Wake::Alarm => {}
                 Wake::BookmarkDue => {
-                    self.bookmark_at = Instant::now() + BOOKMARK_PERIOD;
+                    self.bookmark_at = bookmark_after(Instant::now(), self.deadline);
                     match self.changes.as_mut()?.poll().await {
                         // A bookmark is true only if nothing is left before it.
                         Ok(delivery) if delivery.events.is_empty() => {
@@ -216,14 +230,26 @@ impl Stream {
 
     /// None when it is time to end.
     async fn wait(&mut self) -> Option<Wake> {
+        // Looked at, not only waited for: a watcher that is always busy must
+        // not miss them.
+        let now = Instant::now();
+        let bookmark_at = self.bookmark_at.filter(|_| self.bookmarks == Bookmarks::Sent);
+        if now >= self.deadline || *self.closing.borrow() {
+            return None;
+        }
+        if bookmark_at.is_some_and(|at| now >= at) {
+            return Some(Wake::BookmarkDue);
+        }
+        let alarm_at = bookmark_at.map_or(self.deadline, |at| at.min(self.deadline));
+        if self.alarm.deadline() != alarm_at {
+            self.alarm.as_mut().reset(alarm_at);
+        }
         let changes = self.changes.as_mut()?;
-        let is_bookmarked = self.bookmarks == Bookmarks::Sent;
         tokio::select! {
             biased;
-            () = tokio::time::sleep_until(self.deadline) => None,
-            () = closed(&mut self.closing) => None,
             delivery = changes.next() => Some(Wake::Changed(delivery)),
-            () = tokio::time::sleep_until(self.bookmark_at), if is_bookmarked => Some(Wake::BookmarkDue),
+            () = closed(&mut self.closing) => None,
+            () = self.alarm.as_mut() => Some(Wake::Alarm),
         }
     }
 

@@ -180,6 +180,8 @@ async fn api_322_bookmarks_come_every_minute_and_before_the_end() {
     let bookmark = events.next().await.unwrap();
     assert_eq!((&bookmark["type"], start.elapsed().as_secs()), (&json!("BOOKMARK"), 60));
     assert_eq!(bookmark["object"]["metadata"]["resourceVersion"], other["metadata"]["resourceVersion"]);
+    let last = events.next().await.unwrap();
+    assert_eq!((&last["type"], start.elapsed().as_secs()), (&json!("BOOKMARK"), 88));
     assert_eq!(events.next().await, None, "API-314");
     assert!(start.elapsed() >= Duration::from_secs(90));
 }

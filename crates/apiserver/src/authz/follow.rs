@@ -4,7 +4,7 @@
 
 use objects::{Kind, kinds};
 use serde_json::Value;
-use store::{ListRequest, Watch, WatchError};
+use store::{ListRequest, Revision, Watch, WatchError};
 use tokio::sync::Mutex;
 
 use crate::api::Api;
@@ -28,11 +28,13 @@ struct State<I> {
     index: I,
     /// Empty: nothing was read yet.
     watches: Vec<(&'static Kind, Box<dyn Watch>)>,
+    /// Nothing up to here is missing in the index.
+    through: Revision,
 }
 
 impl<I: Index> Default for Follower<I> {
     fn default() -> Self {
-        Self(Mutex::new(State { index: I::default(), watches: Vec::new() }))
+        Self(Mutex::new(State { index: I::default(), watches: Vec::new(), through: Revision(0) }))
     }
 }
 
@@ -43,8 +45,13 @@ impl<I: Index> Follower<I> {
         if state.watches.is_empty() {
             state.load(api).await?;
         }
+        // Most requests come when nothing was written since the last one.
+        let shown = api.store.shown();
+        if state.through == shown {
+            return Ok(look(&state.index));
+        }
         match state.catch_up().await {
-            Ok(()) => {}
+            Ok(()) => state.through = shown,
             // More has changed since the last look than history holds.
             Err(WatchError::Compacted { .. }) => state.load(api).await?,
             Err(error) => return Err(error.into()),
@@ -67,7 +74,7 @@ impl<I: Index> State<I> {
             }
             watches.push((kind, api.store.watch(&prefix, listing.revision).await?));
         }
-        *self = Self { index, watches };
+        *self = Self { index, watches, through: Revision(0) };
         Ok(())
     }
 
