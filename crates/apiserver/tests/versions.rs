@@ -132,12 +132,44 @@ async fn api_210_api_211_wrong_combinations_are_refused() {
     let token = page["metadata"]["continue"].as_str().unwrap();
     let invalid = r#"ListOptions.meta.k8s.io "" is invalid: "#;
     for (query, code, text) in [
-        (format!("continue={token}&resourceVersion=1"), 400, "specifying resource version is not allowed when using continue".to_owned()),
-        ("resourceVersionMatch=Exact".to_owned(), 422, format!("{invalid}resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")),
-        (format!("continue={token}&resourceVersionMatch=Exact"), 422, format!("{invalid}resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")),
-        ("resourceVersion=0&resourceVersionMatch=Exact".to_owned(), 422, format!(r#"{invalid}resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#)),
-        ("resourceVersion=1&resourceVersionMatch=Some".to_owned(), 422, format!(r#"{invalid}resourceVersionMatch: Unsupported value: "Some": supported values: "Exact", "NotOlderThan", """#)),
-        ("sendInitialEvents=true".to_owned(), 422, format!("{invalid}sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list")),
+        (
+            format!("continue={token}&resourceVersion=1"),
+            400,
+            "specifying resource version is not allowed when using continue".to_owned(),
+        ),
+        (
+            "resourceVersionMatch=Exact".to_owned(),
+            422,
+            format!(
+                "{invalid}resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+            ),
+        ),
+        (
+            format!("continue={token}&resourceVersionMatch=Exact"),
+            422,
+            format!(
+                "{invalid}resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"
+            ),
+        ),
+        (
+            "resourceVersion=0&resourceVersionMatch=Exact".to_owned(),
+            422,
+            format!(
+                r#"{invalid}resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0""#
+            ),
+        ),
+        (
+            "resourceVersion=1&resourceVersionMatch=Some".to_owned(),
+            422,
+            format!(
+                r#"{invalid}resourceVersionMatch: Unsupported value: "Some": supported values: "Exact", "NotOlderThan", """#
+            ),
+        ),
+        (
+            "sendInitialEvents=true".to_owned(),
+            422,
+            format!("{invalid}sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
+        ),
     ] {
         let (found, status) = fixture.admin.get(&format!("{MAPS}?{query}")).await;
         assert_eq!((found, status["message"].as_str().unwrap()), (code, text.as_str()), "{query}");
@@ -166,7 +198,10 @@ async fn api_310_a_watch_answers_at_once_and_flushes_every_line() {
     let now = version(&make(&fixture, "a", "1").await);
     // Nothing has happened yet, and there is an answer.
     let response = fixture.admin.get_as(&format!("{MAPS}?watch=true&resourceVersion={now}"), "application/json").await;
-    assert_eq!((response.status().as_u16(), &response.headers()["content-type"]), (200, &"application/json".parse().unwrap()));
+    assert_eq!(
+        (response.status().as_u16(), &response.headers()["content-type"]),
+        (200, &"application/json".parse().unwrap())
+    );
     let mut body = response.into_body();
     for value in ["2", "line\nbreak"] {
         let changed = json!({"data": {"v": value}});

@@ -81,9 +81,8 @@ async fn check(dir: &Path, newest: &BTreeMap<String, Acknowledged>) {
     // Both halves of every batch, acknowledged or not.
     let lefts = store.list(ListRequest::all("/registry/left/")).await.unwrap().entries;
     let rights = store.list(ListRequest::all("/registry/right/")).await.unwrap().entries;
-    let rows = |entries: &[Arc<Entry>]| -> Vec<_> {
-        entries.iter().map(|entry| (number_of(entry), entry.modified)).collect()
-    };
+    let rows =
+        |entries: &[Arc<Entry>]| -> Vec<_> { entries.iter().map(|entry| (number_of(entry), entry.modified)).collect() };
     assert_eq!(rows(&lefts), rows(&rights), "a batch is there by half");
     assert!(lefts.iter().all(|entry| entry.modified <= now));
     // Who had seen everything goes on; who had not must list anew.

@@ -123,7 +123,11 @@ async fn a_changed_byte_or_a_cut_is_refused_or_harmless() {
     let damages = flips.map(|at| (at, false)).chain(cuts.map(|at| (at, true)));
     for (at, is_cut) in damages {
         let mut torn = intact.clone();
-        if is_cut { torn.truncate(at) } else { torn[at] ^= 0x55 }
+        if is_cut {
+            torn.truncate(at)
+        } else {
+            torn[at] ^= 0x55
+        }
         std::fs::write(&path, &torn).unwrap();
         let what = format!("{} at {at} of {}", if is_cut { "cut" } else { "flip" }, intact.len());
         match Embedded::open(&path, Options::default()) {
