@@ -256,6 +256,9 @@ impl DeleteOptions {
         negotiate::require_json(headers)?;
         let doc: Value = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::BadRequest(format!("couldn't decode DeleteOptions: {error}")))?;
+        if !doc.is_object() {
+            return Err(ApiError::BadRequest("couldn't decode DeleteOptions: it is not an object".to_owned()));
+        }
         let mut options = Self::of(&doc)?;
         options.is_dry_run |= Self::from_query(query)?.is_dry_run;
         Ok(options)
