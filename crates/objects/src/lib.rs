@@ -22,6 +22,7 @@
 
 pub use k8s_openapi::{api, apimachinery};
 
+pub mod apply;
 pub mod cron;
 mod decode;
 mod doc;
@@ -43,6 +44,7 @@ pub mod selectors;
 pub mod text;
 pub mod wire;
 
+pub use apply::ApplyError;
 pub use decode::{DecodeError, Schema, Typed, read};
 pub use errors::{FieldError, FieldReason};
 pub use kinds::{Column, Kind, KindOps, Scope, Subresource};

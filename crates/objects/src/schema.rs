@@ -75,8 +75,9 @@ pub struct Field {
     pub name: Box<str>,
     pub of: TypeId,
     pub strategy: Strategy,
-    /// An object upstream can not leave out: absent and empty are the same.
-    pub is_always: bool,
+    /// What stands there where documents show nothing, because upstream can
+    /// not leave it out: an empty object, no list, the zero of a scalar.
+    pub zero: Option<Value>,
     pub default: Option<Value>,
 }
 
@@ -224,18 +225,30 @@ impl Builder<'_> {
             .map(|(name, property)| {
                 let facts = of.map(|of| of.field(name)).unwrap_or_default();
                 let is_required = required.is_some_and(|list| list.iter().any(|required| required == name.as_str()));
-                let default = default(property, is_required, facts);
                 Field {
                     name: name.as_str().into(),
                     of: self.id(property, facts),
                     strategy: strategy(facts),
-                    is_always: default.as_ref().is_some_and(Value::is_object),
-                    default: default.filter(|default| !default.is_object()),
+                    zero: self.zero(property, is_required, facts),
+                    default: default(property, is_required, facts).filter(|default| !default.is_object()),
                 }
             })
             .collect();
         fields.sort_by(|one, other| one.name.cmp(&other.name));
         Node::Struct { fields: fields.into(), is_atomic }
+    }
+}
+
+impl Builder<'_> {
+    /// See [`Field::zero`].
+    fn zero(&self, property: &Value, is_required: bool, facts: FieldFacts) -> Option<Value> {
+        let is_object = |name: &str| self.definitions.get(name).is_some_and(|schema| schema["type"] == "object");
+        match facts.default {
+            Preset::Value("{}") => referred(property).filter(|name| is_object(name)).map(|_| Map::new().into()),
+            Preset::Usual if is_required && property["type"] == "array" => Some(Value::Null),
+            Preset::Usual if is_required => zero(property),
+            _ => None,
+        }
     }
 }
 

@@ -1,0 +1,452 @@
+//! Server-side apply, and who owns which field of an object (API-449 to
+//! API-464).
+//!
+//! Decides: what an applied configuration makes of an object, and what every
+//! write does to `metadata.managedFields`. Never: stores, defaults or
+//! validates; time comes in. Read next: `walk.rs`.
+//!
+//! ```
+//! use objects::apply::{Writer, apply};
+//! let kind = objects::kinds::find("", "v1", "configmaps").expect("config maps are served");
+//! let config = serde_json::json!({
+//!     "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "value"}
+//! });
+//! let me = Writer { manager: "me", subresource: "", now: "2026-01-01T00:00:00Z" };
+//! let made = apply(kind, None, &config, &me, false).expect("nobody owns anything yet");
+//! assert_eq!(made["metadata"]["managedFields"][0]["fieldsV1"], serde_json::json!({"f:data": {"f:key": {}}}));
+//! ```
+
+use std::sync::LazyLock;
+
+use serde_json::{Map, Value, json};
+
+use crate::doc;
+use crate::kinds::{Kind, Subresource};
+use crate::schema::{self, TypeId};
+
+mod managed;
+mod path;
+mod set;
+mod walk;
+
+use managed::{Entry, Managed, Operation, Owner};
+use path::Step;
+pub use set::Set;
+use walk::{Difference, Walker};
+
+/// Who writes, through what, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Writer<'a> {
+    /// Empty: nobody knows.
+    pub manager: &'a str,
+    /// Empty for the object itself.
+    pub subresource: &'a str,
+    /// RFC 3339 in UTC with seconds.
+    pub now: &'a str,
+}
+
+/// Why a configuration could not be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApplyError {
+    /// The request is wrong: 400.
+    Malformed(String),
+    /// The configuration does not fit the kind: 500, as upstream has it.
+    Unfit(String),
+    /// Somebody else owns fields that would change: 409.
+    Conflicts(Vec<Conflict>),
+}
+
+/// One field somebody else owns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// As messages name the owner: `"kubectl" using v1`.
+    pub manager: String,
+    /// `.spec.containers[name="a"].image`.
+    pub field: String,
+    path: Vec<Step>,
+}
+
+impl ApplyError {
+    /// API-460: the message of several conflicts, by manager.
+    pub fn message(&self) -> String {
+        let conflicts = match self {
+            Self::Malformed(text) | Self::Unfit(text) => return text.clone(),
+            Self::Conflicts(conflicts) => conflicts,
+        };
+        if let [Conflict { manager, field, .. }] = &conflicts[..] {
+            return format!("Apply failed with 1 conflict: conflict with {manager}: {field}");
+        }
+        let (mut lines, mut last) = (Vec::new(), None);
+        for Conflict { manager, field, .. } in conflicts {
+            if last.replace(manager) != Some(manager) {
+                lines.push(format!("conflicts with {manager}:"));
+            }
+            lines.push(format!("- {field}"));
+        }
+        format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+    }
+}
+
+/// What a manager starts with who first meets an object nobody owns.
+const BEFORE: &str = "before-first-apply";
+/// API-462: this manager speaks for client-side apply, too.
+const KUBECTL: &str = "kubectl";
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// What the server accepts of annotations altogether.
+const LAST_APPLIED_MAX: usize = 262_144;
+
+/// API-451: never owned by anyone.
+static NEVER: LazyLock<Set> = LazyLock::new(|| {
+    let mut never = Set::default();
+    for name in ["apiVersion", "kind", "metadata"] {
+        never.insert(&[Step::field(name)]);
+    }
+    for name in [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ] {
+        never.insert(&[Step::field("metadata"), Step::field(name)]);
+    }
+    never
+});
+
+/// What an endpoint lets its callers write, and so own (API-451).
+enum Reach {
+    Except(Vec<&'static [&'static str]>),
+    Only(&'static [&'static [&'static str]]),
+}
+
+impl Reach {
+    fn of(kind: &Kind, subresource: &str) -> Self {
+        match (kind.kind, subresource) {
+            (_, "") if kind.has(Subresource::Status) => Self::Except(vec![&["status"]]),
+            (_, "") => Self::Except(Vec::new()),
+            ("Pod", "status") => Self::Except(vec![
+                &["spec"],
+                &["metadata", "deletionTimestamp"],
+                &["metadata", "ownerReferences"],
+            ]),
+            ("Deployment", "status") => Self::Except(vec![&["spec"], &["metadata", "labels"]]),
+            ("CertificateSigningRequest", "approval") => Self::Except(vec![&["spec"]]),
+            ("VolumeAttachment", "status") => Self::Except(vec![&["metadata"], &["spec"]]),
+            (_, "status") => Self::Except(vec![&["spec"]]),
+            (_, "finalize") => Self::Except(vec![&["status"]]),
+            (_, "ephemeralcontainers") => Self::Only(&[&["spec", "ephemeralContainers"]]),
+            (_, "resize") => Self::Only(&[
+                &["spec", "resources"],
+                &["spec", "containers", "*", "resources"],
+                &["spec", "containers", "*", "resizePolicy"],
+                &["spec", "initContainers", "*", "resources"],
+                &["spec", "initContainers", "*", "resizePolicy"],
+            ]),
+            _ => Self::Except(Vec::new()),
+        }
+    }
+
+    fn filter(&self, set: &Set) -> Set {
+        match self {
+            Self::Only(patterns) => set.only(patterns),
+            Self::Except(paths) if paths.is_empty() => set.clone(),
+            Self::Except(paths) => {
+                let mut reset = Set::default();
+                for path in paths {
+                    reset.insert(&path.iter().map(|name| Step::field(name)).collect::<Vec<_>>());
+                }
+                set.without(&reset)
+            }
+        }
+    }
+}
+
+/// One kind, seen through one endpoint.
+struct Tracker<'a> {
+    walker: Walker,
+    of: Option<TypeId>,
+    reach: Reach,
+    api_version: String,
+    writer: &'a Writer<'a>,
+}
+
+impl<'a> Tracker<'a> {
+    fn new(kind: &Kind, writer: &'a Writer<'a>) -> Self {
+        let types = schema::types();
+        let reach = Reach::of(kind, writer.subresource);
+        Self { walker: Walker { types }, of: types.of(kind), reach, api_version: kind.api_version(), writer }
+    }
+
+    fn owner(&self, manager: &str, operation: Operation) -> Owner {
+        let manager = if manager.is_empty() { "unknown" } else { manager };
+        Owner {
+            manager: manager.to_owned(),
+            operation,
+            api_version: self.api_version.clone(),
+            subresource: self.writer.subresource.to_owned(),
+        }
+    }
+
+    fn difference(&self, old: &Value, new: &Value) -> Difference {
+        let mut found = Difference::default();
+        self.walker.compare(self.of, (Some(old), Some(new)), &mut Vec::new(), &mut found);
+        found.map(&|set| self.reach.filter(set))
+    }
+
+    fn paths(&self, doc: &Value) -> Set {
+        let mut set = Set::default();
+        self.walker.paths(self.of, doc, &mut Vec::new(), &mut set);
+        set
+    }
+
+    /// Takes from all others what changed and what is gone.
+    fn take(managed: &mut Managed, except: &Owner, found: &Difference) {
+        let changed = found.modified.union(&found.added).union(&found.removed);
+        for entry in managed.0.iter_mut().filter(|entry| !entry.owner.is(except)) {
+            entry.fields = entry.fields.difference(&changed);
+        }
+        managed.0.retain(|entry| !entry.fields.is_empty());
+    }
+
+    /// API-452: what changed belongs to whoever changed it.
+    fn update(&self, managed: &mut Managed, manager: &str, old: &Value, new: &Value) {
+        let found = self.difference(old, new);
+        let owner = self.owner(manager, Operation::Update);
+        // The writer's own entry loses what changed, too, and gets it back.
+        let nobody = self.owner("", Operation::Apply);
+        Self::take(managed, &nobody, &found);
+        let taken = self.reach.filter(&found.modified.union(&found.added)).difference(&NEVER);
+        if !taken.is_empty() {
+            let fields = managed.find(&owner).map_or(taken.clone(), |entry| entry.fields.union(&taken));
+            managed.put(Entry { owner, time: Some(self.writer.now.to_owned()), fields });
+        }
+        managed.fold();
+    }
+
+    /// API-457. Returns the merged document, not yet defaulted.
+    fn apply(&self, managed: &mut Managed, live: &Value, config: &Value, force: bool) -> Result<Value, Vec<Conflict>> {
+        let owner = self.owner(self.writer.manager, Operation::Apply);
+        let merged = self.walker.merge(self.of, Some(live), Some(config)).unwrap_or_default();
+        let last = managed.find(&owner).cloned();
+        let fields = self.reach.filter(&self.paths(config));
+        let time = last.as_ref().and_then(|last| last.time.clone());
+        managed.put(Entry { owner: owner.clone(), time, fields });
+        let merged = match &last {
+            Some(last) => self.prune(&merged, managed, &last.fields),
+            None => merged,
+        };
+        let found = self.difference(live, &merged);
+        let changed = found.modified.union(&found.added);
+        let mut conflicts = Vec::new();
+        for entry in managed.0.iter().filter(|entry| !entry.owner.is(&owner)) {
+            for path in entry.fields.intersection(&changed).paths() {
+                conflicts.push(Conflict { manager: entry.owner.printed(), field: path::printed(&path), path });
+            }
+        }
+        if !force && !conflicts.is_empty() {
+            conflicts.sort_by(|one, other| one.manager.cmp(&other.manager));
+            return Err(conflicts);
+        }
+        Self::take(managed, &owner, &found);
+        if let Some(mut entry) = managed.find(&owner).cloned() {
+            entry.fields = entry.fields.difference(&NEVER);
+            managed.put(entry);
+        }
+        Ok(merged)
+    }
+
+    /// Removes what this manager applied last time, not now, and nobody else
+    /// owns.
+    fn prune(&self, merged: &Value, managed: &Managed, last: &Set) -> Value {
+        let all = |set: &Set| self.walker.with_fields(self.of, set);
+        let last = all(last);
+        let before = all(&self.paths(merged));
+        let pruned = self.walker.remove(self.of, merged, &last);
+        let owned = managed.0.iter().fold(Set::default(), |all, entry| all.union(&entry.fields));
+        let gone = before.difference(&all(&self.paths(&pruned)).union(&all(&owned)));
+        let pruned = self.walker.remove(self.of, merged, &gone);
+        let gone = before.difference(&all(&self.paths(&pruned))).intersection(&last);
+        self.walker.remove(self.of, merged, &gone)
+    }
+}
+
+/// The `managedFields` of a document that replaces `live`, or that is new
+/// (API-452, API-454). `Null`: nobody owns anything.
+pub fn track(kind: &Kind, live: Option<&Value>, new: &Value, writer: &Writer<'_>) -> Value {
+    let tracker = Tracker::new(kind, writer);
+    let list = |doc: &Value| doc::at(doc, "metadata.managedFields").clone();
+    let stored = || live.map(|live| Managed::read(&list(live)).unwrap_or_default()).unwrap_or_default();
+    let sent = list(new);
+    let mut managed = match writer.subresource {
+        "" if managed::is_reset(&sent) => Managed::default(),
+        "" => Managed::read(&sent).ok().filter(|managed| !managed.0.is_empty()).unwrap_or_else(stored),
+        _ => stored(),
+    };
+    // Whoever asked to forget is not remembered either.
+    if live.is_some() && managed.0.is_empty() {
+        return Value::Null;
+    }
+    let nothing = json!({});
+    tracker.update(&mut managed, writer.manager, live.unwrap_or(&nothing), new);
+    managed.write()
+}
+
+/// Whether a write changed anything but times of ownership (API-176, API-461).
+pub fn is_same_but_times(one: &Value, other: &Value) -> bool {
+    let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
+    let rest = |map: &Map<String, Value>, key: &str| map.iter().filter(|(name, _)| *name != key).count();
+    let same = |one: &Map<String, Value>, other: &Map<String, Value>, except: &[&str]| {
+        one.iter().all(|(name, value)| except.contains(&name.as_str()) || other.get(name) == Some(value))
+    };
+    let meta = |map: &Map<String, Value>| map.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
+    let (before, after) = (meta(one), meta(other));
+    let apart = ["managedFields", "resourceVersion"];
+    let owners = |map: &Map<String, Value>| map.get("managedFields").cloned().unwrap_or_default();
+    rest(one, "metadata") == rest(other, "metadata")
+        && same(one, other, &["metadata"])
+        && same(&before, &after, &apart)
+        && same(&after, &before, &apart)
+        && managed::is_same(&owners(&before), &owners(&after))
+}
+
+/// The object after `config` was applied to it, with `managedFields`, not yet
+/// defaulted. Without a live object the configuration makes one.
+pub fn apply(
+    kind: &Kind,
+    live: Option<&Value>,
+    config: &Value,
+    writer: &Writer<'_>,
+    force: bool,
+) -> Result<Value, ApplyError> {
+    check_config(kind, config)?;
+    let tracker = Tracker::new(kind, writer);
+    let mut problems = Vec::new();
+    tracker.walker.problems(tracker.of, config, "", &mut problems);
+    if !problems.is_empty() {
+        let text = |path: &str| doc::text(config, path);
+        let problems = match &problems[..] {
+            [one] => one.clone(),
+            several => format!("errors:\n  {}", several.join("\n  ")),
+        };
+        return Err(ApplyError::Unfit(format!(
+            "failed to create typed patch object ({}/{}; {}): {problems}",
+            text("metadata.namespace"),
+            text("metadata.name"),
+            group_kind(config),
+        )));
+    }
+    let empty = json!({});
+    let live = live.unwrap_or(&empty);
+    let stored = Managed::read(doc::at(live, "metadata.managedFields"));
+    let mut managed = stored.map_err(|error| ApplyError::Unfit(format!("failed to decode managed fields: {error}")))?;
+    let bare = without_owners(live);
+    // API-458.
+    if managed.0.is_empty() && live.get("metadata").is_some() {
+        tracker.update(&mut managed, BEFORE, &empty, &bare);
+    }
+    let before = managed.clone();
+    let merged = match tracker.apply(&mut managed, &bare, config, force) {
+        Ok(merged) => merged,
+        Err(conflicts) => {
+            tracker.forgive(&bare, conflicts)?;
+            managed = before.clone();
+            tracker.apply(&mut managed, &bare, config, true).map_err(ApplyError::Conflicts)?
+        }
+    };
+    if merged != bare || managed != before {
+        let owner = tracker.owner(writer.manager, Operation::Apply);
+        for entry in managed.0.iter_mut().filter(|entry| entry.owner.is(&owner)) {
+            entry.time = Some(writer.now.to_owned());
+            entry.owner.api_version.clone_from(&tracker.api_version);
+        }
+    }
+    let mut merged = merged;
+    if writer.manager == KUBECTL {
+        sync_last_applied(&mut merged, config);
+    }
+    doc::object(&mut merged, "metadata").insert("managedFields".to_owned(), managed.write());
+    doc::prune(&mut merged);
+    Ok(merged)
+}
+
+fn without_owners(doc: &Value) -> Value {
+    let mut doc = doc.clone();
+    if let Some(metadata) = doc.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+    }
+    doc
+}
+
+/// API-456.
+fn check_config(kind: &Kind, config: &Value) -> Result<(), ApplyError> {
+    if doc::text(config, "kind") != kind.kind || doc::text(config, "apiVersion") != kind.api_version() {
+        return Err(ApplyError::Malformed(format!("invalid object type: {}", group_kind(config))));
+    }
+    match doc::at(config, "metadata.managedFields") {
+        Value::Null => Ok(()),
+        _ => Err(ApplyError::Malformed("metadata.managedFields must be nil".to_owned())),
+    }
+}
+
+/// `apps/v1, Kind=Deployment`; the core group prints as nothing.
+fn group_kind(doc: &Value) -> String {
+    let version = doc::text(doc, "apiVersion");
+    let slash = if version.contains('/') { "" } else { "/" };
+    format!("{slash}{version}, Kind={}", doc::text(doc, "kind"))
+}
+
+impl Tracker<'_> {
+    /// API-462: what client-side apply wrote last, and what still is so, is
+    /// kubectl's own.
+    fn forgive(&self, live: &Value, conflicts: Vec<Conflict>) -> Result<(), ApplyError> {
+        let Some(allowed) = self.last_applied(live).filter(|_| self.writer.manager == KUBECTL) else {
+            return Err(ApplyError::Conflicts(conflicts));
+        };
+        let rest: Vec<Conflict> =
+            conflicts.into_iter().filter(|conflict| !allowed.contains(&conflict.path)).collect();
+        if rest.is_empty() { Ok(()) } else { Err(ApplyError::Conflicts(rest)) }
+    }
+
+    fn last_applied(&self, live: &Value) -> Option<Set> {
+        let text = live.get("metadata")?.get("annotations")?.get(LAST_APPLIED)?.as_str()?;
+        let config: Value = serde_json::from_str(text).ok()?;
+        if doc::text(&config, "apiVersion") != self.api_version {
+            return None;
+        }
+        let mut found = Difference::default();
+        self.walker.compare(self.of, (Some(&config), Some(live)), &mut Vec::new(), &mut found);
+        let set = self.paths(&config);
+        Some(set.difference(&found.modified).difference(&found.added).difference(&found.removed))
+    }
+}
+
+/// API-462: the annotation follows, if there is one.
+fn sync_last_applied(merged: &mut Value, config: &Value) {
+    let annotations = merged.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else { return };
+    if annotations.get(LAST_APPLIED).and_then(Value::as_str).is_none_or(str::is_empty) {
+        return;
+    }
+    let mut config = config.clone();
+    if let Some(own) = config.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
+        own.shift_remove(LAST_APPLIED);
+    }
+    let text = format!("{config}\n");
+    let size: usize = annotations.iter().filter(|(key, _)| *key != LAST_APPLIED).map(size).sum();
+    if size + LAST_APPLIED.len() + text.len() > LAST_APPLIED_MAX {
+        annotations.shift_remove(LAST_APPLIED);
+    } else {
+        annotations.insert(LAST_APPLIED.to_owned(), json!(text));
+    }
+}
+
+fn size((key, value): (&String, &Value)) -> usize {
+    key.len() + value.as_str().map_or(0, str::len)
+}
+
+#[cfg(test)]
+mod tests;
