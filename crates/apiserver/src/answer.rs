@@ -1,12 +1,16 @@
 //! Answers: bodies, headers, and the JSON forms every handler shares.
 
 use std::convert::Infallible;
+use std::io::Write;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use futures::Stream;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
+use http_body::Body as _;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use serde_json::Value;
@@ -104,4 +108,25 @@ async fn rewrite(response: Response<Body>, how: impl FnOnce(&Value) -> Option<Ve
     let bytes = collected.to_bytes();
     let written = serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| how(&value));
     Response::from_parts(parts, full(written.map_or(bytes, Bytes::from)))
+}
+
+/// API-004: below this, compressing costs more than it saves.
+const COMPRESSED_BYTES_MIN: u64 = 128 * 1024;
+
+/// Compresses a large answer. Streams have no length and stay as they are.
+pub(crate) async fn compress(response: Response<Body>) -> Response<Body> {
+    let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > COMPRESSED_BYTES_MIN);
+    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
+    if !is_large || !is_json || response.headers().contains_key(header::CONTENT_ENCODING) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(collected) = body.collect().await;
+    let bytes = collected.to_bytes();
+    let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
+    let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish()).expect("memory takes every write");
+    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    parts.headers.remove(header::CONTENT_LENGTH);
+    Response::from_parts(parts, full(packed))
 }

@@ -116,6 +116,8 @@ impl Api {
         let query = Query::parse(parts.uri.query());
         let is_pretty = answer::wants_pretty(&parts.headers, &query);
         let is_yaml = negotiate::wants_yaml(&parts.headers);
+        // What is only passed on stays as it is.
+        let is_packed = negotiate::accepts_gzip(&parts.headers) && !parts.uri.path().contains("/proxy");
         let verb = parts.method.clone();
         let log = self.config.audit.as_ref();
         let mut trail = log.map(|log| Trail::start(log, &self.clock, &parts, &query, from.address));
@@ -141,6 +143,9 @@ impl Api {
             response = answer::in_yaml(response).await;
         } else if is_whole && is_json && is_pretty {
             response = answer::prettify(response).await;
+        }
+        if is_packed && is_whole {
+            response = answer::compress(response).await;
         }
         match trail {
             Some(trail) => trail.finish(response, is_whole),
@@ -189,7 +194,9 @@ impl Api {
                 discovery::answer(path, &parts.headers, &self.config)
             }
             path if path.starts_with(".well-known/") || path.starts_with("openid/") => accounts::discovery(self, path),
-            path if path.starts_with("openapi/") => self.openapi.answer(path, &parts.headers, query),
+            path if path.starts_with("openapi/") => {
+                self.openapi.answer(path, &parts.headers, query, self.clock.now().wall)
+            }
             _ => Err(ApiError::NoSuchPage),
         }
     }

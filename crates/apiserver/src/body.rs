@@ -16,6 +16,8 @@ use crate::query::Query;
 pub(crate) struct WriteOptions {
     pub(crate) is_dry_run: bool,
     pub(crate) strictness: Strictness,
+    /// Who owns what is written; empty is the server itself.
+    pub(crate) manager: String,
 }
 
 /// What happens to fields the kind does not have.
@@ -48,7 +50,23 @@ impl WriteOptions {
             return Err(invalid(FieldError::invalid("fieldManager", manager, detail)));
         }
         let dry_run: Vec<&str> = query.all("dryRun").filter(|value| !value.is_empty()).collect();
-        Ok(Self { is_dry_run: is_dry_run(&dry_run, kind)?, strictness })
+        Ok(Self { is_dry_run: is_dry_run(&dry_run, kind)?, strictness, manager: manager.to_owned() })
+    }
+
+    /// API-339: whoever does not say is known by their program.
+    pub(crate) fn by(mut self, headers: &HeaderMap) -> Self {
+        if self.manager.is_empty() {
+            let agent = negotiate::header_text(headers, http::header::USER_AGENT);
+            let name = agent.split('/').next().unwrap_or_default();
+            self.manager = name.chars().filter(|letter| !letter.is_control()).collect();
+            while self.manager.len() > FIELD_MANAGER_BYTES_MAX {
+                self.manager.pop();
+            }
+            if self.manager.is_empty() {
+                self.manager.push_str("unknown");
+            }
+        }
+        self
     }
 }
 
@@ -160,11 +178,11 @@ pub(crate) enum PatchKind {
     Json,
     Merge,
     Strategic,
+    /// Not a patch but a configuration: see `apply.rs`.
+    Apply,
 }
 
-/// Server-side apply joins the list when it is served.
-const PATCH_TYPES: &str =
-    "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json";
+const PATCH_TYPES: &str = "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml";
 
 impl Patch {
     pub(crate) fn kind_of(headers: &HeaderMap) -> Result<PatchKind, ApiError> {
@@ -172,6 +190,7 @@ impl Patch {
             "application/json-patch+json" => Ok(PatchKind::Json),
             "application/merge-patch+json" => Ok(PatchKind::Merge),
             "application/strategic-merge-patch+json" => Ok(PatchKind::Strategic),
+            "application/apply-patch+yaml" => Ok(PatchKind::Apply),
             _ => Err(ApiError::UnsupportedMediaType(PATCH_TYPES)),
         }
     }
@@ -209,7 +228,7 @@ impl Patch {
     ) -> Result<Value, ApiError> {
         let patched = match self.kind {
             PatchKind::Json => objects::patch::json_patch(old, &self.document),
-            PatchKind::Merge => objects::patch::merge_patch(old, &self.document),
+            PatchKind::Apply | PatchKind::Merge => objects::patch::merge_patch(old, &self.document),
             PatchKind::Strategic => objects::patch::strategic_merge_patch(kind, old, &self.document),
         };
         let patched = patched.map_err(|error| match error {

@@ -129,7 +129,7 @@ fn resources(group: &str, version: &str) -> Value {
 }
 
 /// API-115.
-fn verbs(kind: &Kind) -> Vec<&'static str> {
+pub(crate) fn verbs(kind: &Kind) -> Vec<&'static str> {
     if !kind.ops.is_stored() {
         return vec!["create"];
     }
@@ -138,7 +138,7 @@ fn verbs(kind: &Kind) -> Vec<&'static str> {
 }
 
 /// Kind and verbs of a subresource.
-fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str>) {
+pub(crate) fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str>) {
     let every = || vec!["create", "delete", "get", "patch", "update"];
     match sub {
         Subresource::Attach => ("PodAttachOptions", vec!["create", "get"]),
@@ -159,7 +159,7 @@ fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&'static str
 }
 
 /// The group of what a subresource speaks, where it is another one.
-fn foreign_group(sub: Subresource) -> Option<(&'static str, &'static str)> {
+pub(crate) fn foreign_group(sub: Subresource) -> Option<(&'static str, &'static str)> {
     match sub {
         Subresource::Eviction => Some(("policy", "v1")),
         Subresource::Scale => Some(("autoscaling", "v1")),

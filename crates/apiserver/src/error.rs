@@ -2,7 +2,8 @@
 //! `Status` (API-119 to API-150).
 
 use http::StatusCode;
-use objects::{FieldError, Kind};
+use objects::apply::Conflict;
+use objects::{ApplyError, FieldError, Kind};
 use serde_json::{Map, Value, json};
 use store::Revision;
 
@@ -95,6 +96,12 @@ pub(crate) enum ApiError {
     /// A patch that does not fit the object (API-390).
     #[error("the server rejected our request due to an error in our request")]
     Unprocessable,
+    /// API-460: others own what an applied configuration would change.
+    #[error("{message}")]
+    ApplyConflict { message: String, conflicts: Vec<Conflict> },
+    /// A configuration that does not fit its kind; upstream gives no reason.
+    #[error("{0}")]
+    Unfit(String),
     /// API-135: too much at once; answered as plain text.
     #[error("The server has received too many requests, please try again later.")]
     Overloaded,
@@ -191,7 +198,7 @@ impl ApiError {
             Self::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
             Self::AlreadyExists { .. } => (StatusCode::CONFLICT, "AlreadyExists"),
-            Self::Conflict { .. } => (StatusCode::CONFLICT, "Conflict"),
+            Self::Conflict { .. } | Self::ApplyConflict { .. } => (StatusCode::CONFLICT, "Conflict"),
             Self::Expired { .. } => (StatusCode::GONE, "Expired"),
             Self::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge"),
             Self::Invalid { .. } | Self::Unprocessable => (StatusCode::UNPROCESSABLE_ENTITY, "Invalid"),
@@ -200,6 +207,7 @@ impl ApiError {
             }
             Self::Overloaded | Self::NotNow { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
             Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Self::Unfit(_) => (StatusCode::INTERNAL_SERVER_ERROR, ""),
             Self::Node { code, .. } => (*code, node_reason(*code)),
         }
     }
@@ -229,6 +237,9 @@ impl ApiError {
             "kind": "Status", "apiVersion": "v1", "metadata": metadata, "status": "Failure",
             "message": self.to_string(), "reason": reason,
         });
+        if let (Some(map), "") = (status.as_object_mut(), reason) {
+            map.shift_remove("reason");
+        }
         let details = self.details();
         if !details.is_empty() {
             status["details"] = Value::Object(details);
@@ -277,6 +288,13 @@ impl ApiError {
                 vec![json!({"reason": cause.reason, "message": cause.message, "field": cause.field})]
             }
             Self::NotNow { cause, .. } => vec![json!({"reason": cause.reason, "message": cause.message})],
+            Self::ApplyConflict { conflicts, .. } => conflicts
+                .iter()
+                .map(|Conflict { manager, field, .. }| {
+                    let message = format!("conflict with {manager}");
+                    json!({"reason": "FieldManagerConflict", "message": message, "field": field})
+                })
+                .collect(),
             Self::FutureRevision { .. } => {
                 vec![json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"})]
             }
@@ -292,6 +310,17 @@ fn node_reason(code: StatusCode) -> &'static str {
         StatusCode::NOT_FOUND => "NotFound",
         StatusCode::SERVICE_UNAVAILABLE => "ServiceUnavailable",
         _ => "InternalError",
+    }
+}
+
+impl From<ApplyError> for ApiError {
+    fn from(error: ApplyError) -> Self {
+        let message = error.message();
+        match error {
+            ApplyError::Malformed(_) => Self::BadRequest(message),
+            ApplyError::Unfit(_) => Self::Unfit(message),
+            ApplyError::Conflicts(conflicts) => Self::ApplyConflict { message, conflicts },
+        }
     }
 }
 

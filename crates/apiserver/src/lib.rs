@@ -41,6 +41,7 @@ mod namespaces;
 mod negotiate;
 mod object;
 mod openapi;
+mod ownership;
 mod pods;
 mod proxy;
 mod query;

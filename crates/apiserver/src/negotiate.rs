@@ -84,6 +84,12 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     }
 }
 
+/// API-004: q-values do not matter here either.
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
+    let accepted = header_text(headers, header::ACCEPT_ENCODING).split(',');
+    accepted.map(|element| Media::parse(element).essence).any(|coding| coding == "gzip")
+}
+
 pub(crate) fn header_text(headers: &HeaderMap, name: header::HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }

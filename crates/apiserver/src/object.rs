@@ -19,7 +19,7 @@ use store::{Entry, Revision};
 /// Metadata in the order upstream prints it: what comes before the version,
 /// and what after.
 const METADATA_HEAD: [&str; 4] = ["name", "generateName", "namespace", "uid"];
-const METADATA_REST: [&str; 8] = [
+const METADATA_REST: [&str; 9] = [
     "generation",
     "creationTimestamp",
     "deletionTimestamp",
@@ -28,6 +28,7 @@ const METADATA_REST: [&str; 8] = [
     "annotations",
     "ownerReferences",
     "finalizers",
+    "managedFields",
 ];
 
 const VERSION: &[u8] = br#""resourceVersion":""#;
@@ -99,8 +100,6 @@ impl Serialize for CanonicalMetadata<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
         let empty = Value::from("");
-        // Field ownership is not tracked yet, so stale claims are not kept; all
-        // other metadata is named above.
         for key in METADATA_HEAD.into_iter().chain(["resourceVersion"]).chain(METADATA_REST) {
             match self.0.get(key) {
                 _ if key == "resourceVersion" => map.serialize_entry(key, "")?,
@@ -286,7 +285,7 @@ mod tests {
         let doc = json!({
             "metadata": {
                 "labels": {"a": "\"resourceVersion\":\""}, "resourceVersion": "7", "name": "x",
-                "managedFields": [{"manager": "m"}], "namespace": "default"
+                "managedFields": [{"manager": "m"}], "selfLink": "gone", "namespace": "default"
             },
             "spec": {"nodeName": "n"}, "apiVersion": "v1", "kind": "Pod"
         });
@@ -295,7 +294,7 @@ mod tests {
         write_json(&mut out, &stored, Revision(42));
         assert_eq!(
             std::str::from_utf8(&out).unwrap(),
-            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","namespace":"default","resourceVersion":"42","labels":{"a":"\"resourceVersion\":\""}},"spec":{"nodeName":"n"}}"#
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","namespace":"default","resourceVersion":"42","labels":{"a":"\"resourceVersion\":\""},"managedFields":[{"manager":"m"}]},"spec":{"nodeName":"n"}}"#
         );
         out.clear();
         write_item(&mut out, &stored, Revision(42));

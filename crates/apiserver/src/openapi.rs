@@ -1,13 +1,14 @@
-//! OpenAPI, as much as kubectl needs (API-066 to API-069): every kind is
-//! named, and every write says that it understands `fieldValidation`, so
-//! kubectl leaves validation to the server.
-//!
-//! Schemas name no fields yet, and PATCH does not advertise strategic merge,
-//! so that kubectl takes merge keys from its built-in types (API-077).
+//! The OpenAPI documents (API-066 to API-071): one of version 3 per group
+//! version, and one of version 2 in two encodings. Made from the kinds table
+//! when somebody first asks, kept compressed.
 
+use std::io::{Read, Write};
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use objects::{Kind, kinds};
 use serde_json::{Map, Value, json};
@@ -16,195 +17,236 @@ use crate::answer::{self, Answer, Body};
 use crate::discovery;
 use crate::error::ApiError;
 use crate::health;
-use crate::negotiate::{Media, header_text};
+use crate::negotiate::{Media, accepts_gzip, header_text};
 use crate::query::Query;
 
-/// The documents, made at their first use.
-#[derive(Default)]
-pub(crate) struct OpenApi(OnceLock<Vec<Document>>);
+mod gnostic;
+mod paths;
+mod schemas;
 
-/// One group version: its path, its bytes and their hash.
+use gnostic::Message;
+use schemas::{Form, Schemas};
+
+#[derive(Default)]
+pub(crate) struct OpenApi {
+    groups: OnceLock<Vec<(String, Document)>>,
+    swagger: OnceLock<Document>,
+    protobuf: OnceLock<Document>,
+    /// When the first document was made: `Last-Modified` of them all.
+    since: OnceLock<ambient::Timestamp>,
+}
+
+/// A document as it is kept.
 struct Document {
-    path: String,
-    bytes: Bytes,
+    compressed: Bytes,
+    /// Of what was compressed: `ETag` and the name in URLs.
     hash: String,
 }
 
+impl Document {
+    fn new(bytes: &[u8]) -> Self {
+        let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 8), Compression::new(4));
+        let compressed = encoder.write_all(bytes).and_then(|()| encoder.finish());
+        let mut compressed = compressed.expect("memory takes every write");
+        compressed.shrink_to_fit();
+        Self { compressed: compressed.into(), hash: discovery::hash(bytes) }
+    }
+
+    fn plain(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        GzDecoder::new(&self.compressed[..]).read_to_end(&mut bytes).expect("compressed above");
+        bytes
+    }
+}
+
+const YEAR_SECONDS: i64 = 365 * 24 * 60 * 60;
+const V2_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+const V2_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+const JSON: &str = "application/json";
+
 impl OpenApi {
-    pub(crate) fn answer(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
+    pub(crate) fn answer(&self, path: &str, headers: &HeaderMap, query: &Query, now: ambient::Timestamp) -> Answer {
+        self.since.get_or_init(|| now);
         match path.trim_start_matches("openapi/").trim_matches('/') {
-            "v2" => v2(headers),
-            "v3" => Ok(answer::json(StatusCode::OK, &self.index())),
+            "v2" => self.v2(headers),
+            "v3" => {
+                require_json(headers)?;
+                Ok(answer::json(StatusCode::OK, &self.index()))
+            }
             path => match path.strip_prefix("v3/") {
-                Some(path) => self.v3(path, headers, query),
+                Some(path) => self.v3(path, headers, query, now),
                 None => Err(ApiError::NoSuchPage),
             },
         }
     }
 
-    fn documents(&self) -> &[Document] {
-        self.0.get_or_init(|| {
-            let served = [("", "v1")].into_iter().chain(discovery::groups());
-            let make = |(group, version): (&str, &str)| {
+    fn groups(&self) -> &[(String, Document)] {
+        self.groups.get_or_init(|| {
+            let of = |(group, version): (&'static str, &'static str)| {
                 let path = if group.is_empty() { format!("api/{version}") } else { format!("apis/{group}/{version}") };
-                let bytes = document(group, version);
-                Document { path, hash: discovery::hash(&bytes), bytes: bytes.into() }
+                (path, Document::new(&v3_document(group, version)))
             };
-            served.map(make).collect()
+            served().into_iter().map(of).collect()
         })
     }
 
     /// API-067.
     fn index(&self) -> Value {
-        let entry = |document: &Document| {
-            let Document { path, hash, .. } = document;
-            (path.clone(), json!({"serverRelativeURL": format!("/openapi/v3/{path}?hash={hash}")}))
+        let entry = |(path, document): &(String, Document)| {
+            let url = format!("/openapi/v3/{path}?hash={}", document.hash);
+            (path.clone(), json!({"serverRelativeURL": url}))
         };
-        let paths: Map<String, Value> = self.documents().iter().map(entry).collect();
+        let paths: Map<String, Value> = self.groups().iter().map(entry).collect();
         json!({"paths": paths})
     }
 
     /// API-068.
-    fn v3(&self, path: &str, headers: &HeaderMap, query: &Query) -> Answer {
-        let document = self.documents().iter().find(|document| document.path == path);
-        let Document { bytes, hash, .. } = document.ok_or(ApiError::NoSuchPage)?;
+    fn v3(&self, path: &str, headers: &HeaderMap, query: &Query, now: ambient::Timestamp) -> Answer {
+        let found = self.groups().iter().find(|(known, _)| known == path);
+        let (_, document) = found.ok_or(ApiError::NoSuchPage)?;
         require_json(headers)?;
-        match query.text("hash") {
-            Some(asked) if asked != hash => Ok(moved(&format!("/openapi/v3/{path}?hash={hash}"))),
-            asked => Ok(tagged(headers, bytes.clone(), hash, asked.is_some())),
+        let asked = query.text("hash");
+        if asked.is_some_and(|asked| asked != document.hash) {
+            return Ok(moved(&format!("/openapi/v3/{path}?hash={}", document.hash)));
         }
+        let mut response = self.document(document, JSON, headers);
+        if asked.is_some() {
+            let headers = response.headers_mut();
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
+            let later = ambient::Timestamp::from_second(now.as_second() + YEAR_SECONDS).unwrap_or(now);
+            insert(headers, header::EXPIRES, &http_date(later));
+        }
+        Ok(response)
     }
+
+    /// API-066.
+    fn v2(&self, headers: &HeaderMap) -> Answer {
+        for element in header_text(headers, header::ACCEPT).split(',') {
+            let essence = Media::parse(element).essence;
+            if essence == V2_ASKED || essence == V2_TYPE {
+                let document = self.protobuf.get_or_init(|| Document::new(&v2_protobuf()));
+                return Ok(self.document(document, V2_TYPE, headers));
+            }
+            if is_json(&essence) {
+                let document = self.swagger.get_or_init(|| Document::new(&v2_json()));
+                return Ok(self.document(document, JSON, headers));
+            }
+        }
+        Err(ApiError::NotAcceptable("application/json"))
+    }
+
+    fn document(&self, document: &Document, content_type: &'static str, asked: &HeaderMap) -> Response<Body> {
+        let tag = format!("\"{}\"", document.hash);
+        let is_known = header_text(asked, header::IF_NONE_MATCH) == tag;
+        let is_compressed = !is_known && accepts_gzip(asked);
+        let (code, body) = match (is_known, is_compressed) {
+            (true, _) => (StatusCode::NOT_MODIFIED, Bytes::new()),
+            (false, true) => (StatusCode::OK, document.compressed.clone()),
+            (false, false) => (StatusCode::OK, document.plain().into()),
+        };
+        let mut response = answer::with_type(code, content_type, answer::full(body));
+        let headers = response.headers_mut();
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding, Accept"));
+        insert(headers, header::ETAG, &tag);
+        if let Some(since) = self.since.get() {
+            insert(headers, header::LAST_MODIFIED, &http_date(*since));
+        }
+        if is_compressed {
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    }
+}
+
+fn insert(headers: &mut HeaderMap, name: header::HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
+}
+
+fn http_date(time: ambient::Timestamp) -> String {
+    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
 fn moved(location: &str) -> Response<Body> {
     let mut response = answer::text(StatusCode::MOVED_PERMANENTLY, "");
-    if let Ok(location) = HeaderValue::from_str(location) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
+    insert(response.headers_mut(), header::LOCATION, location);
     response
 }
 
-fn tagged(headers: &HeaderMap, bytes: Bytes, hash: &str, is_immutable: bool) -> Response<Body> {
-    let tag = format!("\"{hash}\"");
-    let is_known = header_text(headers, header::IF_NONE_MATCH) == tag;
-    let code = if is_known { StatusCode::NOT_MODIFIED } else { StatusCode::OK };
-    let mut response = answer::json_bytes(code, if is_known { Bytes::new() } else { bytes });
-    let headers = response.headers_mut();
-    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
-    if let Ok(tag) = HeaderValue::from_str(&tag) {
-        headers.insert(header::ETAG, tag);
-    }
-    if is_immutable {
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
-    }
-    response
+fn is_json(essence: &str) -> bool {
+    matches!(essence, "" | JSON | "*/*" | "application/*")
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     let accept = header_text(headers, header::ACCEPT);
-    let fits = |element: &str| {
-        matches!(Media::parse(element).essence.as_str(), "" | "application/json" | "*/*" | "application/*")
-    };
+    let fits = |element: &str| is_json(&Media::parse(element).essence);
     if accept.split(',').any(fits) { Ok(()) } else { Err(ApiError::NotAcceptable("application/json")) }
 }
 
-/// One group version: names and operations.
-fn document(group: &str, version: &str) -> Vec<u8> {
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for kind in kinds::ALL.iter().filter(|kind| kind.group == group && kind.version == version) {
-        let base = match (group, kind.is_namespaced()) {
-            ("", true) => format!("/api/{version}/namespaces/{{namespace}}/{}", kind.plural),
-            ("", false) => format!("/api/{version}/{}", kind.plural),
-            (_, true) => format!("/apis/{group}/{version}/namespaces/{{namespace}}/{}", kind.plural),
-            (_, false) => format!("/apis/{group}/{version}/{}", kind.plural),
-        };
-        let reference = json!({"$ref": format!("#/components/schemas/{}", schema_name(kind))});
-        paths.insert(base.clone(), json!({"post": operation(kind, "post", &reference)}));
-        let one = json!({
-            "put": operation(kind, "put", &reference), "patch": operation(kind, "patch", &reference),
-        });
-        paths.insert(format!("{base}/{{name}}"), one);
-        schemas.insert(schema_name(kind), schema(kind));
-    }
+/// Every group version, the core first.
+fn served() -> Vec<(&'static str, &'static str)> {
+    [("", "v1")].into_iter().chain(discovery::groups()).collect()
+}
+
+fn of_group(group: &str, version: &str) -> Vec<&'static Kind> {
+    kinds::ALL.iter().copied().filter(|kind| kind.group == group && kind.version == version).collect()
+}
+
+fn described() -> Value {
+    json!({"title": "Kubernetes", "version": health::VERSION})
+}
+
+/// One group version.
+fn v3_document(group: &str, version: &str) -> Vec<u8> {
+    let kinds = of_group(group, version);
+    let schemas = Schemas::of(&kinds);
+    let paths = paths::of(group, version, &kinds, &schemas);
+    let paths: Map<String, Value> = paths.into_iter().map(|item| (item.path.clone(), item.json(Form::V3))).collect();
+    let schemas: Map<String, Value> = schemas.finished(Form::V3).collect();
     let document = json!({
-        "openapi": "3.0.0", "info": {"title": "Kubernetes", "version": health::VERSION},
-        "paths": paths, "components": {"schemas": schemas},
+        "openapi": "3.0.0", "info": described(), "paths": paths, "components": {"schemas": schemas},
     });
     serde_json::to_vec(&document).expect("a JSON value always serialises")
 }
 
-/// API-071.
-fn schema_name(kind: &Kind) -> String {
-    let group = match kind.group {
-        "" => "core",
-        group => group.split('.').next().unwrap_or(group),
-    };
-    format!("io.k8s.api.{group}.{}.{}", kind.version, kind.kind)
-}
-
-fn schema(kind: &Kind) -> Value {
-    json!({
-        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-        "properties": {
-            "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": {"type": "object"},
-        },
-        "x-kubernetes-group-version-kind": [
-            {"group": kind.group, "kind": kind.kind, "version": kind.version},
-        ],
-    })
-}
-
-/// API-069.
-fn operation(kind: &Kind, action: &str, reference: &Value) -> Value {
-    let types: &[&str] = match action {
-        "patch" => &["application/json-patch+json", "application/merge-patch+json"],
-        _ => &["*/*"],
-    };
-    let content: Map<String, Value> =
-        types.iter().map(|name| ((*name).to_owned(), json!({"schema": reference}))).collect();
-    let parameter =
-        |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
-    json!({
-        "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
-        "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")],
-        "requestBody": {"content": content, "required": true},
-        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": reference}}}},
-    })
-}
-
-const V2_ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
-const V2_TYPE: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-
-/// API-066: a document without definitions, in either encoding; kubectl then
-/// falls back to what it knows itself.
-fn v2(headers: &HeaderMap) -> Answer {
-    let accept = header_text(headers, header::ACCEPT);
-    if accept.split(',').any(|element| element.trim().starts_with(V2_ASKED)) {
-        return Ok(answer::with_type(StatusCode::OK, V2_TYPE, answer::full(v2_protobuf())));
+/// Paths and schemas of everything, one by one, so that the whole never is in
+/// memory but in its final form.
+fn v2_parts(mut path: impl FnMut(&str, &Value), mut schema: impl FnMut(&str, &Value)) {
+    let schemas = Schemas::of(kinds::ALL);
+    for (group, version) in served() {
+        for item in paths::of(group, version, &of_group(group, version), &schemas) {
+            path(&item.path, &item.json(Form::V2));
+        }
     }
-    require_json(headers)?;
-    let document = json!({
-        "swagger": "2.0", "info": {"title": "Kubernetes", "version": health::VERSION}, "paths": {}, "definitions": {},
-    });
-    Ok(answer::json(StatusCode::OK, &document))
+    for (name, value) in schemas.finished(Form::V2) {
+        schema(&name, &value);
+    }
 }
 
-/// `Document { 1: swagger, 2: Info { 1: title, 2: version }, 8: paths }`.
+fn v2_json() -> Vec<u8> {
+    let (mut paths, mut definitions) = (Vec::new(), Vec::new());
+    let add = |to: &mut Vec<u8>, name: &str, value: &Value| {
+        let comma = if to.is_empty() { "" } else { "," };
+        to.extend_from_slice(format!("{comma}{}:{value}", json!(name)).as_bytes());
+    };
+    v2_parts(|name, value| add(&mut paths, name, value), |name, value| add(&mut definitions, name, value));
+    let head = format!("{{\"swagger\":\"2.0\",\"info\":{},\"paths\":{{", described());
+    [head.as_bytes(), &paths, b"},\"definitions\":{", &definitions, b"}}"].concat()
+}
+
+/// `Document { 1: swagger, 2: info, 8: paths, 9: definitions }`.
 fn v2_protobuf() -> Vec<u8> {
-    let mut info = field(1, b"Kubernetes");
-    info.extend(field(2, health::VERSION.as_bytes()));
-    let mut document = field(1, b"2.0");
-    document.extend(field(2, &info));
-    document.extend(field(8, b""));
-    document
-}
-
-/// A length-delimited field shorter than 128 bytes.
-fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(bytes.len()).ok().filter(|length| *length < 128);
-    let mut out = vec![number << 3 | 2, length.expect("all texts here are short")];
-    out.extend_from_slice(bytes);
-    out
+    let (mut paths, mut definitions) = (Message::default(), Message::default());
+    v2_parts(
+        |name, value| {
+            paths.message(2, gnostic::named(name, gnostic::path(value)));
+        },
+        |name, value| {
+            definitions.message(1, gnostic::named(name, gnostic::schema(value)));
+        },
+    );
+    let mut document = Message::default();
+    document.bytes(1, b"2.0").message(2, gnostic::info(&described())).message(8, paths).message(9, definitions);
+    document.into_bytes()
 }

@@ -2,13 +2,15 @@
 //! read and written without knowing its kind.
 
 use http::StatusCode;
+use objects::Subresource;
 use objects::kinds::scale;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::api::{Api, Call, RequestBody};
-use crate::body::{self, Patch, WriteOptions};
+use crate::body::{self, Patch, PatchKind, WriteOptions};
 use crate::error::{ApiError, KindName, ResourceName};
+use crate::ownership::{self, Endpoint};
 use crate::write::{self, Part, Stored};
 use crate::{negotiate, object, read};
 
@@ -19,7 +21,7 @@ pub(crate) async fn get(api: &Api, call: &mut Call) -> Answer {
 }
 
 pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
-    let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
+    let options = WriteOptions::parse(&call.query, "UpdateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
     let wanted = body::object(&scale::KIND, &bytes, &options, &mut call.warnings)?;
@@ -27,8 +29,11 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> An
 }
 
 pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
-    let options = WriteOptions::parse(&call.query, "PatchOptions")?;
+    let options = WriteOptions::parse(&call.query, "PatchOptions")?.by(&call.headers);
     let kind_of_patch = Patch::kind_of(&call.headers)?;
+    if kind_of_patch == PatchKind::Apply {
+        return Err(ApiError::UnsupportedMediaType("application/json-patch+json, application/merge-patch+json"));
+    }
     let bytes = api.collect(body).await?;
     let patch = Patch::parse(kind_of_patch, &bytes, &call.query)?;
     update(api, call, &Source::Patch(patch), &options).await
@@ -55,7 +60,11 @@ async fn update(api: &Api, call: &mut Call, source: &Source, options: &WriteOpti
             }
         };
         let is_conditional = check(api, call, &mut wanted, &old)?;
-        let doc = write::prepare(api, call.kind, scale::apply(&old, &wanted), &old, Part::Main).await?;
+        let mut doc = scale::apply(&old, &wanted);
+        let endpoint = Endpoint { options, part: Part::Of(Subresource::Scale) };
+        let owners = ownership::track(api, call.kind, Some(&old), &mut doc, endpoint);
+        let mut doc = write::prepare(api, call.kind, doc, &old, Part::Main).await?;
+        ownership::settle(&mut doc, owners, &old);
         match write::store_update(api, call, &entry, &doc, options).await? {
             Stored::At(bytes, revision) => return shown(api, call, &object::decode(&bytes, revision)),
             Stored::LostRace if is_conditional => break,

@@ -10,9 +10,12 @@ use store::{Entry, Op, Revision, WriteError};
 use crate::admission::quota;
 use crate::answer::{self, Answer};
 use crate::api::{Api, Call, RequestBody};
-use crate::body::{self, Patch, WriteOptions};
+use crate::authz::Access;
+use crate::body::{self, Patch, PatchKind, WriteOptions};
 use crate::error::{ApiError, ResourceName};
 use crate::negotiate::{self, Form};
+use crate::ownership::{self, Config};
+use crate::target::Verb;
 use crate::{admission, authz, certificates, namespaces, object, read};
 
 /// Which part of an object a request may change.
@@ -26,8 +29,20 @@ pub(crate) enum Part {
     Of(Subresource),
 }
 
+impl Part {
+    /// As `managedFields` names it; empty for the object itself.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Main => "",
+            Self::Status => "status",
+            Self::Finalize => "finalize",
+            Self::Of(part) => part.name(),
+        }
+    }
+}
+
 pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
-    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
     let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
@@ -54,7 +69,19 @@ pub(crate) async fn create_object(
         return Err(ApiError::Internal("resourceVersion should not be set on objects to be created".to_owned()));
     }
     place_in_namespace(&mut doc, namespace)?;
-    kind.ops.default(&mut doc);
+    let owners = ownership::track(api, kind, None, &mut doc, ownership::Endpoint { options, part: Part::Main });
+    ownership::set(&mut doc, owners);
+    store_new(api, kind, namespace, doc, options).await
+}
+
+/// Stores a defaulted document whose fields have owners.
+pub(crate) async fn store_new(
+    api: &Api,
+    kind: &'static Kind,
+    namespace: Option<&str>,
+    mut doc: Value,
+    options: &WriteOptions,
+) -> Result<(Bytes, Revision), ApiError> {
     let _turn = api.services.turn(kind).await;
     admission::create(api, kind, namespace, &mut doc).await?;
     kind.ops.default(&mut doc);
@@ -149,7 +176,7 @@ fn place_in_namespace(doc: &mut Value, namespace: Option<&str>) -> Result<(), Ap
 }
 
 pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
-    let options = WriteOptions::parse(&call.query, "UpdateOptions")?;
+    let options = WriteOptions::parse(&call.query, "UpdateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
     let doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
@@ -159,6 +186,11 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part:
 pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let kind_of_patch = Patch::kind_of(&call.headers)?;
+    if kind_of_patch == PatchKind::Apply {
+        let config = Config::parse(&api.collect(body).await?, &call.query, &options)?;
+        return update(api, call, &Source::Apply(config), part, &options).await;
+    }
+    let options = options.by(&call.headers);
     let bytes = api.collect(body).await?;
     let patch = Patch::parse(kind_of_patch, &bytes, &call.query)?;
     update(api, call, &Source::Patch(patch), part, &options).await
@@ -168,14 +200,28 @@ pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody, part: P
 enum Source {
     Replace(Value),
     Patch(Patch),
+    Apply(Config),
 }
 
 impl Source {
-    fn apply(&self, call: &mut Call, old: &Value, options: &WriteOptions) -> Result<Value, ApiError> {
-        match self {
-            Self::Replace(doc) => Ok(doc.clone()),
-            Self::Patch(patch) => patch.apply(call.kind, call.path.name.as_deref(), old, options, &mut call.warnings),
-        }
+    /// The new document, defaulted, and who owns its fields.
+    fn next(
+        &self,
+        api: &Api,
+        call: &mut Call,
+        old: &Value,
+        endpoint: ownership::Endpoint<'_>,
+    ) -> Result<(Value, Value), ApiError> {
+        let mut doc = match self {
+            Self::Apply(config) => return config.apply(api, call, Some(old), endpoint),
+            Self::Replace(doc) => doc.clone(),
+            Self::Patch(patch) => {
+                let (name, options) = (call.path.name.as_deref(), endpoint.options);
+                patch.apply(call.kind, name, old, options, &mut call.warnings)?
+            }
+        };
+        let owners = ownership::track(api, call.kind, Some(old), &mut doc, endpoint);
+        Ok((doc, owners))
     }
 
     /// Whether the client insists on the version it saw (API-347, API-388).
@@ -183,6 +229,7 @@ impl Source {
         let doc = match self {
             Self::Replace(doc) => doc,
             Self::Patch(patch) => patch.document(),
+            Self::Apply(config) => &config.document,
         };
         !object::text(doc, &["metadata", "resourceVersion"]).is_empty()
     }
@@ -200,10 +247,11 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
             return create_by_update(api, call, source, part, options).await;
         };
         let old = object::document_as(call.kind, &entry);
-        let mut doc = source.apply(call, &old, options)?;
+        let (mut doc, owners) = source.next(api, call, &old, ownership::Endpoint { options, part })?;
         check_identity(call, &mut doc, &old, &entry)?;
         admission::check_update(api, call, &doc, &old).await?;
-        let doc = prepare(api, call.kind, doc, &old, part).await?;
+        let mut doc = prepare(api, call.kind, doc, &old, part).await?;
+        ownership::settle(&mut doc, owners, &old);
         match store_update(api, call, &entry, &doc, options).await? {
             Stored::At(bytes, revision) => {
                 if part == Part::Finalize {
@@ -221,6 +269,9 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
 
 /// API-188: some kinds may be created by PUT.
 async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
+    if let (Source::Apply(config), Part::Main) = (source, part) {
+        return create_by_apply(api, call, config, options).await;
+    }
     let may_create = call.kind.ops.creates_on_update();
     let (Source::Replace(doc), true, Part::Main) = (source, may_create, part) else {
         return Err(ApiError::not_found(call.kind, call.name()));
@@ -232,6 +283,32 @@ async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Par
     metadata.shift_remove("resourceVersion");
     admission::check_create(api, call, &doc).await?;
     let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, options).await?;
+    authz::after_write(api, call.kind).await?;
+    stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
+}
+
+/// API-459: what is applied and not there is made.
+async fn create_by_apply(api: &Api, call: &mut Call, config: &Config, options: &WriteOptions) -> Answer {
+    authz::require(api, &call.caller, &Access::of(Verb::Create, &call.path, &call.query)).await?;
+    let conflict = |detail| {
+        Err(ApiError::Conflict { resource: ResourceName::of(call.kind), name: call.name().to_owned(), detail })
+    };
+    let uid = object::text(&config.document, &["metadata", "uid"]);
+    if !uid.is_empty() {
+        let detail = "uid mismatch: the provided object specified uid {}, and no existing object was found";
+        return conflict(detail.replace("{}", uid));
+    }
+    if !object::text(&config.document, &["metadata", "resourceVersion"]).is_empty() {
+        return Err(ApiError::conflict(call.kind, call.name()));
+    }
+    let endpoint = ownership::Endpoint { options, part: Part::Main };
+    let (mut doc, owners) = config.apply(api, call, None, endpoint)?;
+    check_name(&doc, call.name())?;
+    object::metadata_mut(&mut doc).insert("name".to_owned(), json!(call.name()));
+    place_in_namespace(&mut doc, call.namespace())?;
+    ownership::set(&mut doc, owners);
+    admission::check_create(api, call, &doc).await?;
+    let (bytes, revision) = store_new(api, call.kind, call.namespace(), doc, options).await?;
     authz::after_write(api, call.kind).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
@@ -285,7 +362,7 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
     Ok(())
 }
 
-/// The document as it will be stored: defaulted, limited to what the part may
+/// The document as it will be stored: limited to what the part may
 /// change, admitted, validated.
 pub(crate) async fn prepare(
     api: &Api,
@@ -295,7 +372,6 @@ pub(crate) async fn prepare(
     part: Part,
 ) -> Result<Value, ApiError> {
     let gates = &api.config.gates;
-    kind.ops.default(&mut doc);
     let mut errors = match part {
         Part::Main => {
             kind.ops.prepare_update(&mut doc, old, gates);
@@ -363,6 +439,12 @@ pub(crate) async fn store_update(
             Err(WriteError::Conflict { index: 0, .. }) => return Ok(Stored::LostRace),
             // A quota has changed: there may still be room.
             Err(WriteError::Conflict { .. }) => {}
+            // API-464: better nobody's than not stored.
+            Err(WriteError::TooLarge { .. }) if !object::at(doc, &["metadata", "managedFields"]).is_null() => {
+                let mut doc = doc.clone();
+                ownership::set(&mut doc, Value::Null);
+                return Box::pin(store_update(api, call, entry, &doc, options)).await;
+            }
             Err(error) => return Err(error.into()),
         }
     }

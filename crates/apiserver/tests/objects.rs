@@ -173,7 +173,7 @@ async fn api_387_patches_by_media_type() {
     let (code, status) = admin.call("PATCH", &path, "application/json-patch+json", &patch).await;
     assert_eq!(code, 422);
     assert_eq!(status["message"], "the server rejected our request due to an error in our request");
-    let (code, status) = admin.call("PATCH", &path, "application/apply-patch+yaml", &json!({})).await;
+    let (code, status) = admin.call("PATCH", &path, "application/x-patch", &json!({})).await;
     assert_eq!((code, status["reason"].as_str().unwrap()), (415, "UnsupportedMediaType"));
     let (code, status) = admin.merge(&path, &json!({"metadata": {"resourceVersion": "1"}})).await;
     assert_eq!((code, status["reason"].as_str().unwrap()), (409, "Conflict"));

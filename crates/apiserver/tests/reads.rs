@@ -272,21 +272,6 @@ async fn api_026_aggregated_discovery_has_its_exact_type_and_a_tag() {
 }
 
 #[tokio::test]
-async fn api_069_every_patch_documents_field_validation() {
-    let fixture = fixture().await;
-    let index = fixture.admin.get("/openapi/v3").await.1;
-    let url = index["paths"]["api/v1"]["serverRelativeURL"].as_str().unwrap();
-    let (code, document) = fixture.admin.get(url).await;
-    assert_eq!(code, 200);
-    let patch = &document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
-    assert_eq!(patch["x-kubernetes-group-version-kind"]["kind"], "Pod");
-    let parameters = patch["parameters"].as_array().unwrap();
-    assert!(parameters.iter().any(|parameter| parameter["name"] == "fieldValidation"));
-    let (code, _) = fixture.admin.get("/openapi/v3/api/v1?hash=0").await;
-    assert_eq!(code, 301, "API-068");
-}
-
-#[tokio::test]
 async fn api_014_health_and_version() {
     let fixture = fixture().await;
     for path in ["/livez", "/readyz", "/healthz"] {

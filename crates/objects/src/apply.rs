@@ -128,16 +128,15 @@ impl Reach {
         match (kind.kind, subresource) {
             (_, "") if kind.has(Subresource::Status) => Self::Except(vec![&["status"]]),
             (_, "") => Self::Except(Vec::new()),
-            ("Pod", "status") => Self::Except(vec![
-                &["spec"],
-                &["metadata", "deletionTimestamp"],
-                &["metadata", "ownerReferences"],
-            ]),
+            ("Pod", "status") => {
+                Self::Except(vec![&["spec"], &["metadata", "deletionTimestamp"], &["metadata", "ownerReferences"]])
+            }
             ("Deployment", "status") => Self::Except(vec![&["spec"], &["metadata", "labels"]]),
             ("CertificateSigningRequest", "approval") => Self::Except(vec![&["spec"]]),
             ("VolumeAttachment", "status") => Self::Except(vec![&["metadata"], &["spec"]]),
             (_, "status") => Self::Except(vec![&["spec"]]),
             (_, "finalize") => Self::Except(vec![&["status"]]),
+            (_, "scale") => Self::Only(&[&["spec", "replicas"]]),
             (_, "ephemeralcontainers") => Self::Only(&[&["spec", "ephemeralContainers"]]),
             (_, "resize") => Self::Only(&[
                 &["spec", "resources"],
@@ -176,9 +175,9 @@ struct Tracker<'a> {
 
 impl<'a> Tracker<'a> {
     fn new(kind: &Kind, writer: &'a Writer<'a>) -> Self {
-        let types = schema::types();
+        let types = schema::types(kind);
         let reach = Reach::of(kind, writer.subresource);
-        Self { walker: Walker { types }, of: types.of(kind), reach, api_version: kind.api_version(), writer }
+        Self { walker: Walker { types }, of: types.root(), reach, api_version: kind.api_version(), writer }
     }
 
     fn owner(&self, manager: &str, operation: Operation) -> Owner {
@@ -300,7 +299,7 @@ pub fn is_same_but_times(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
     let rest = |map: &Map<String, Value>, key: &str| map.iter().filter(|(name, _)| *name != key).count();
     let same = |one: &Map<String, Value>, other: &Map<String, Value>, except: &[&str]| {
-        one.iter().all(|(name, value)| except.contains(&name.as_str()) || other.get(name) == Some(value))
+        one.iter().all(|(name, value)| except.contains(&name.as_str()) || value == "" || other.get(name) == Some(value))
     };
     let meta = |map: &Map<String, Value>| map.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
     let (before, after) = (meta(one), meta(other));
@@ -406,8 +405,7 @@ impl Tracker<'_> {
         let Some(allowed) = self.last_applied(live).filter(|_| self.writer.manager == KUBECTL) else {
             return Err(ApplyError::Conflicts(conflicts));
         };
-        let rest: Vec<Conflict> =
-            conflicts.into_iter().filter(|conflict| !allowed.contains(&conflict.path)).collect();
+        let rest: Vec<Conflict> = conflicts.into_iter().filter(|conflict| !allowed.contains(&conflict.path)).collect();
         if rest.is_empty() { Ok(()) } else { Err(ApplyError::Conflicts(rest)) }
     }
 

@@ -2,16 +2,16 @@
 //!
 //! Names, types and what is required come from `k8s-openapi`; how lists and
 //! maps merge and what is defaulted comes from `schema/facts.txt`. From both
-//! one small graph is made at its first use. Adding a kind needs nothing
-//! here, as long as the table knows its types.
+//! a small graph is made of each kind when it is first written. Adding a kind
+//! needs nothing here, as long as the table knows its types.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use k8s_openapi::schemars::SchemaGenerator;
 use serde_json::{Map, Value};
 
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, Kind, Subresource};
 
 mod facts;
 
@@ -20,11 +20,11 @@ pub use facts::{Facts, FieldFacts, Preset, Relation, TypeFacts};
 /// Where schemas refer to each other.
 const REFERENCE: &str = "#/$defs/";
 
-/// Every type of every kind.
+/// The type of a kind's documents, and all it consists of.
 #[derive(Debug)]
 pub struct Types {
     nodes: Vec<Node>,
-    names: HashMap<String, TypeId>,
+    root: TypeId,
 }
 
 /// A type; only good for the [`Types`] it is from.
@@ -94,18 +94,52 @@ pub enum Strategy {
     Replace,
 }
 
-/// The types of all kinds, made at the first call.
-pub fn types() -> &'static Types {
-    static TYPES: LazyLock<Types> = LazyLock::new(Types::build);
-    &TYPES
+/// The types of a kind, made at the first call.
+pub fn types(kind: &Kind) -> &'static Types {
+    static ALL: LazyLock<Vec<OnceLock<Types>>> = LazyLock::new(|| kinds::ALL.iter().map(|_| OnceLock::new()).collect());
+    static UNKNOWN: Types = Types { nodes: Vec::new(), root: TypeId(0) };
+    match kinds::ALL.iter().position(|known| std::ptr::eq(*known, kind)) {
+        Some(at) => ALL[at].get_or_init(|| Types::build(kind)),
+        None => &UNKNOWN,
+    }
 }
 
-/// The schemas of all kinds and of what they consist of, by name, as
+/// The schemas of kinds and of what they consist of, by name, as
 /// `k8s-openapi` tells them: references are below `#/$defs/`.
 pub fn definitions(kinds: &[&Kind]) -> Map<String, Value> {
     let mut generator = SchemaGenerator::default();
     for kind in kinds {
         kind.ops.schema().describe(&mut generator);
+    }
+    generator.take_definitions(false)
+}
+
+/// The same with what requests are made of beside objects.
+pub fn definitions_with_options(kinds: &[&Kind]) -> Map<String, Value> {
+    use k8s_openapi::api::authentication::v1::TokenRequest;
+    use k8s_openapi::api::autoscaling::v1::Scale;
+    use k8s_openapi::api::core::v1::Binding;
+    use k8s_openapi::api::policy::v1::Eviction;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+    let mut generator = SchemaGenerator::default();
+    for kind in kinds {
+        kind.ops.schema().describe(&mut generator);
+    }
+    generator.subschema_for::<meta::APIResourceList>();
+    generator.subschema_for::<meta::DeleteOptions>();
+    generator.subschema_for::<meta::ListMeta>();
+    generator.subschema_for::<meta::Patch>();
+    generator.subschema_for::<meta::Status>();
+    let has = |sub| kinds.iter().any(|kind| kind.has(sub));
+    if has(Subresource::Binding) {
+        generator.subschema_for::<Binding>();
+        generator.subschema_for::<Eviction>();
+    }
+    if has(Subresource::Scale) {
+        generator.subschema_for::<Scale>();
+    }
+    if has(Subresource::Token) {
+        generator.subschema_for::<TokenRequest>();
     }
     generator.take_definitions(false)
 }
@@ -116,21 +150,18 @@ pub fn referred(schema: &Value) -> Option<&str> {
 }
 
 impl Types {
-    fn build() -> Self {
+    fn build(kind: &Kind) -> Self {
         let facts = Facts::read();
-        let definitions = definitions(kinds::ALL);
-        let mut builder =
-            Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
-        for name in definitions.keys() {
-            builder.named(name);
-        }
+        let definitions = definitions(&[kind]);
+        let mut builder = Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
+        let root = builder.named(&kind.ops.schema().name());
         let nodes = builder.nodes.into_iter().map(|node| node.unwrap_or(Node::Untyped)).collect();
-        Self { nodes, names: builder.names }
+        Self { nodes, root }
     }
 
-    /// The type of a kind's documents.
-    pub fn of(&self, kind: &Kind) -> Option<TypeId> {
-        self.names.get(kind.ops.schema().name().as_ref()).copied()
+    /// The type of the documents themselves; `None` if nobody knows the kind.
+    pub fn root(&self) -> Option<TypeId> {
+        (!self.nodes.is_empty()).then_some(self.root)
     }
 
     pub fn node(&self, id: TypeId) -> &Node {

@@ -31,7 +31,14 @@ fn container() -> impl Strategy<Value = Value> {
         let ports: Vec<Value> =
             ports.iter().map(|(port, protocol)| json!({"containerPort": port, "protocol": protocol})).collect();
         let env: Vec<Value> = env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-        json!({"image": image, "ports": ports, "env": env, "command": command})
+        // Empty lists are owned like any other value, but documents show none.
+        let mut container = json!({"image": image});
+        for (name, list) in [("ports", json!(ports)), ("env", json!(env)), ("command", json!(command))] {
+            if list != json!([]) {
+                container[name] = list;
+            }
+        }
+        container
     })
 }
 
@@ -46,11 +53,14 @@ fn config() -> impl Strategy<Value = Value> {
                 container
             })
             .collect();
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": "p", "labels": labels, "finalizers": finalizers},
+        let mut config = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels},
             "spec": {"containers": containers},
-        })
+        });
+        if !finalizers.is_empty() {
+            config["metadata"]["finalizers"] = json!(finalizers);
+        }
+        config
     })
 }
 

@@ -117,7 +117,8 @@ impl Set {
     /// Only what leads to or below one of the patterns; `*` fits any step.
     pub fn only(&self, patterns: &[&[&str]]) -> Self {
         let mut kept = Self::default();
-        for (path, pattern) in self.paths().iter().flat_map(|path| patterns.iter().map(move |pattern| (path, pattern))) {
+        for (path, pattern) in self.paths().iter().flat_map(|path| patterns.iter().map(move |pattern| (path, pattern)))
+        {
             let fits = |(step, wanted): (&Step, &&str)| *wanted == "*" || *step == Step::field(wanted);
             if path.len() >= pattern.len() && path.iter().zip(pattern.iter()).all(fits) {
                 kept.insert(path);

@@ -94,7 +94,10 @@ fn api_451_a_status_belongs_to_whoever_writes_it_through_its_own_endpoint() {
     let live = created("Pod", pod(json!([{"name": "a", "image": "i"}])), "me");
     let mut doc = live.clone();
     doc["status"] = json!({"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}]});
-    assert_eq!(updated("Pod", &live, doc.clone(), &by("me"))["metadata"]["managedFields"], live["metadata"]["managedFields"]);
+    assert_eq!(
+        updated("Pod", &live, doc.clone(), &by("me"))["metadata"]["managedFields"],
+        live["metadata"]["managedFields"]
+    );
     doc["spec"]["nodeName"] = json!("elsewhere");
     let node = Writer { manager: "kubelet", subresource: "status", now: LATER };
     let doc = updated("Pod", &live, doc, &node);
@@ -259,10 +262,7 @@ fn api_458_an_object_nobody_owns_belongs_to_the_time_before() {
     let mut live = map(json!({"a": "1"}));
     live["metadata"]["uid"] = json!("u");
     let error = applied("ConfigMap", Some(&live), &map(json!({"a": "2"})), "me").unwrap_err();
-    assert_eq!(
-        error.message(),
-        "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a"
-    );
+    assert_eq!(error.message(), "Apply failed with 1 conflict: conflict with \"before-first-apply\" using v1: .data.a");
     let same = applied("ConfigMap", Some(&live), &map(json!({"a": "1"})), "me").unwrap();
     assert_eq!(owned(&same, "before-first-apply"), json!({"f:data": {".": {}, "f:a": {}}}));
 }

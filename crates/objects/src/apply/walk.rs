@@ -434,7 +434,9 @@ impl Walker {
                     self.problems(Some(*of), value, &format!("{path}.{name}"), problems);
                 }
             }
-            (Node::List { of, relation }, Value::Array(items)) => self.list_problems(*of, relation, items, path, problems),
+            (Node::List { of, relation }, Value::Array(items)) => {
+                self.list_problems(*of, relation, items, path, problems)
+            }
             (Node::Struct { .. } | Node::Map { .. }, value) => wrong(format!("expected map, got {value}")),
             (Node::List { .. }, value) => wrong(format!("expected list, got {value}")),
             (Node::Scalar(scalar), value) => {

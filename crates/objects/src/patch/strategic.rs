@@ -8,18 +8,19 @@ use serde_json::{Map, Value};
 
 use super::PatchError;
 use super::order;
-use crate::schema::{self, Node, Strategy, TypeId};
+use crate::schema::{Node, Strategy, TypeId, Types};
 
 const PATCH: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";
 const SET_ORDER: &str = "$setElementOrder/";
 const DELETE_FROM: &str = "$deleteFromPrimitiveList/";
 
-pub(super) fn apply(of: Option<TypeId>, original: &Value, patch: &Value) -> Result<Value, PatchError> {
+pub(super) fn apply(types: &'static Types, original: &Value, patch: &Value) -> Result<Value, PatchError> {
     let empty = Map::new();
     let (Some(patch), original) = (patch.as_object(), original.as_object().unwrap_or(&empty)) else {
         return Err(malformed("a strategic merge patch must be a JSON object"));
     };
+    let of = Of { types, id: types.root() };
     Ok(Value::Object(merge_maps(of, original, patch)?))
 }
 
@@ -27,26 +28,36 @@ fn malformed(problem: impl Into<String>) -> PatchError {
     PatchError::Malformed(problem.into())
 }
 
-/// What the type says about a key; nothing if it does not know it.
-fn child(of: Option<TypeId>, key: &str) -> (Strategy, Option<TypeId>) {
-    let types = schema::types();
-    match of.map(|of| types.node(of)) {
-        Some(Node::Map { of, .. }) => (Strategy::Plain, Some(*of)),
-        Some(node) => node.field(key).map_or((Strategy::Plain, None), |field| (field.strategy, Some(field.of))),
-        None => (Strategy::Plain, None),
-    }
+/// The type of a value; without an id nobody knows it.
+#[derive(Clone, Copy)]
+struct Of {
+    types: &'static Types,
+    id: Option<TypeId>,
 }
 
-/// The type of a list's items.
-fn items(of: Option<TypeId>) -> Option<TypeId> {
-    match schema::types().node(of?) {
-        Node::List { of, .. } => Some(*of),
-        _ => None,
+impl Of {
+    /// What the type says about a key.
+    fn child(self, key: &str) -> (Strategy, Self) {
+        let (strategy, id) = match self.id.map(|id| self.types.node(id)) {
+            Some(Node::Map { of, .. }) => (Strategy::Plain, Some(*of)),
+            Some(node) => node.field(key).map_or((Strategy::Plain, None), |field| (field.strategy, Some(field.of))),
+            None => (Strategy::Plain, None),
+        };
+        (strategy, Self { id, ..self })
+    }
+
+    /// The type of a list's items.
+    fn items(self) -> Self {
+        let id = match self.id.map(|id| self.types.node(id)) {
+            Some(Node::List { of, .. }) => Some(*of),
+            _ => None,
+        };
+        Self { id, ..self }
     }
 }
 
 fn merge_maps(
-    of: Option<TypeId>,
+    of: Of,
     original: &Map<String, Value>,
     patch: &Map<String, Value>,
 ) -> Result<Map<String, Value>, PatchError> {
@@ -78,7 +89,7 @@ fn merge_maps(
             result.shift_remove(key);
         } else {
             let order = patch.get(&format!("{SET_ORDER}{key}"));
-            let merged = merge_field(child(of, key), result.get(key), change, order)?;
+            let merged = merge_field(of.child(key), result.get(key), change, order)?;
             result.insert(key.clone(), merged);
         }
     }
@@ -97,7 +108,7 @@ fn retained(original: &Map<String, Value>, patch: &Map<String, Value>) -> Result
 }
 
 fn merge_field(
-    field: (Strategy, Option<TypeId>),
+    field: (Strategy, Of),
     original: Option<&Value>,
     change: &Value,
     order: Option<&Value>,
@@ -107,7 +118,7 @@ fn merge_field(
         (Strategy::Replace, change) => Ok(cleaned(change)),
         (Strategy::MergeBy(key), Value::Array(change)) => {
             let original = original.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            let merged = merge_list(items(of), key, original, change)?;
+            let merged = merge_list(of.items(), key, original, change)?;
             order::keyed(key, original, merged, change, order)
         }
         (Strategy::MergeSet, Value::Array(change)) => {
@@ -127,7 +138,7 @@ fn merge_field(
 }
 
 /// API-395, API-399: elements are found by the printed form of their key.
-fn merge_list(of: Option<TypeId>, key: &str, original: &[Value], patch: &[Value]) -> Result<Vec<Value>, PatchError> {
+fn merge_list(of: Of, key: &str, original: &[Value], patch: &[Value]) -> Result<Vec<Value>, PatchError> {
     if patch.iter().any(|item| item.get(PATCH).is_some_and(|directive| directive == "replace")) {
         return Ok(patch.iter().filter(|item| item.get(PATCH).is_none()).cloned().collect());
     }
@@ -172,9 +183,9 @@ fn delete_scalars(result: &mut Map<String, Value>, list: &str, gone: &Value) -> 
 }
 
 /// API-397: an order without changes to the list itself.
-fn reorder(of: Option<TypeId>, result: &mut Map<String, Value>, list: &str, order: &Value) -> Result<(), PatchError> {
+fn reorder(of: Of, result: &mut Map<String, Value>, list: &str, order: &Value) -> Result<(), PatchError> {
     let Some(items) = result.get(list).and_then(Value::as_array).cloned() else { return Ok(()) };
-    let sorted = match child(of, list).0 {
+    let sorted = match of.child(list).0 {
         Strategy::MergeBy(key) => order::keyed(key, &items, items.clone(), &[], Some(order))?,
         _ => order::scalars(&items, items.clone(), &[], Some(order))?,
     };

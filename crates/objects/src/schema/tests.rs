@@ -2,19 +2,18 @@
 
 use super::*;
 
-fn kind(name: &str) -> TypeId {
-    let kind = kinds::ALL.iter().find(|kind| kind.kind == name).unwrap();
-    types().of(kind).unwrap()
+fn kind(name: &str) -> &'static Types {
+    types(kinds::ALL.iter().find(|kind| kind.kind == name).unwrap())
 }
 
 /// The field at a path; `[]` goes to the items of a list, `{}` to the values
 /// of a map.
-fn field(of: TypeId, path: &str) -> &'static Field {
-    let (mut of, mut found) = (of, None);
+fn field(types: &'static Types, path: &str) -> &'static Field {
+    let (mut of, mut found) = (types.root().unwrap(), None);
     for part in path.split('.') {
         let name = part.trim_end_matches("[]").trim_end_matches("{}");
-        let field = types().field(of, name).unwrap_or_else(|| panic!("{path}: no {name}"));
-        of = match types().node(field.of) {
+        let field = types.field(of, name).unwrap_or_else(|| panic!("{path}: no {name}"));
+        of = match types.node(field.of) {
             Node::List { of, .. } if part.ends_with("[]") => *of,
             Node::Map { of, .. } if part.ends_with("{}") => *of,
             _ => field.of,
@@ -24,8 +23,8 @@ fn field(of: TypeId, path: &str) -> &'static Field {
     found.unwrap()
 }
 
-fn relation(of: TypeId, path: &str) -> String {
-    match types().node(field(of, path).of) {
+fn relation(types: &'static Types, path: &str) -> String {
+    match types.node(field(types, path).of) {
         Node::List { relation: ListRelation::Map(keys), .. } => keys.join(","),
         Node::List { relation: ListRelation::Set, .. } => "set".to_owned(),
         Node::List { relation: ListRelation::Atomic, .. } | Node::Map { is_atomic: true, .. } => "atomic".to_owned(),
@@ -126,6 +125,27 @@ fn api_429_to_437_services_accounts_and_nodes() {
     ] {
         let of = kind(name);
         assert_eq!((field(of, path).strategy, relation(of, path).as_str()), (strategy, keys), "{name} {path}");
+    }
+}
+
+#[test]
+fn api_438_to_444_api_448_workloads_are_in_the_table() {
+    let facts = Facts::read();
+    for (schema, field, strategy, relation) in [
+        ("batch.v1.JobStatus", "conditions", Some(("merge", "type")), Some(Relation::Atomic)),
+        ("certificates.v1.CertificateSigningRequestStatus", "conditions", None, Some(Relation::Map("type"))),
+        ("apps.v1.DeploymentSpec", "strategy", Some(("retainKeys", "")), None),
+        ("policy.v1.PodDisruptionBudgetSpec", "selector", Some(("replace", "")), None),
+        ("apps.v1.StatefulSetSpec", "volumeClaimTemplates", None, Some(Relation::Atomic)),
+        ("core.v1.ReplicationControllerSpec", "selector", None, Some(Relation::Atomic)),
+        ("storage.v1.CSINodeSpec", "drivers", Some(("merge", "name")), Some(Relation::Map("name"))),
+        ("batch.v1.PodFailurePolicy", "rules", None, Some(Relation::Atomic)),
+        ("batch.v1.SuccessPolicy", "rules", None, Some(Relation::Atomic)),
+        ("batch.v1.CronJobStatus", "active", None, Some(Relation::Atomic)),
+    ] {
+        let found = facts.of(&format!("io.k8s.api.{schema}")).unwrap().field(field);
+        let said = found.strategy.map(|strategy| (strategy, found.merge_key.unwrap_or_default()));
+        assert_eq!((said, found.relation), (strategy, relation), "{schema} {field}");
     }
 }
 

@@ -1,0 +1,216 @@
+//! Server-side apply and the owners of fields, over the wire.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
+
+#[path = "support/fixture.rs"]
+mod support;
+
+use serde_json::{Value, json};
+use support::{Client, fixture, json_of, pod};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+async fn apply(client: &Client, path: &str, body: &Value) -> (u16, Value) {
+    client.call("PATCH", path, "application/apply-patch+yaml", body).await
+}
+
+fn map(data: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data})
+}
+
+fn managers(object: &Value) -> Vec<String> {
+    let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+    let text = |entry: &Value, key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+    entries
+        .iter()
+        .map(|entry| [text(entry, "manager"), text(entry, "operation"), text(entry, "subresource")].join(" "))
+        .collect()
+}
+
+#[tokio::test]
+async fn api_186_api_339_every_write_has_an_owner() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let request = http::Request::post("/api/v1/namespaces/default/pods")
+        .header("user-agent", "kubectl-run/v1.33 (linux/amd64)")
+        .body(http_body_util::Full::from(pod("p").to_string()))
+        .unwrap();
+    let made = json_of(admin.send(request).await).await;
+    assert_eq!(managers(&made), ["kubectl-run Update "]);
+    let path = "/api/v1/namespaces/default/pods/p";
+    // API-451: what admission added belongs to nobody.
+    let fields = &made["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"];
+    assert_eq!((fields.get("f:serviceAccountName"), fields.get("f:tolerations")), (None, None));
+    let (code, labelled) =
+        admin.merge(&format!("{path}?fieldManager=me"), &json!({"metadata": {"labels": {"x": "y"}}})).await;
+    assert_eq!(code, 200);
+    assert_eq!(managers(&labelled), ["kubectl-run Update ", "me Update "]);
+    let status = json!({"status": {"message": "m"}});
+    let (_, told) = admin.merge(&format!("{path}/status?fieldManager=node"), &status).await;
+    assert_eq!(managers(&told), ["kubectl-run Update ", "me Update ", "node Update status"]);
+    let (_, read) = admin.get(path).await;
+    assert_eq!(read, told);
+    let class = admin.get("/apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical").await.1;
+    assert_eq!(managers(&class), ["kube-apiserver Update "]);
+}
+
+#[tokio::test]
+async fn api_456_an_applier_says_who_it_is_and_what_it_applies() {
+    let fixture = fixture().await;
+    let path = format!("{MAPS}/m");
+    let (code, status) = apply(&fixture.admin, &path, &map(json!({}))).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        status["message"],
+        "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch"
+    );
+    let by = format!("{path}?fieldManager=me");
+    let (code, status) = apply(&fixture.admin, &by, &json!({"kind": "ConfigMap", "apiVersion": "apps/v1"})).await;
+    assert_eq!((code, &status["message"]), (400, &json!("invalid object type: apps/v1, Kind=ConfigMap")));
+    let (code, status) =
+        apply(&fixture.admin, &by, &json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "other"}}))
+            .await;
+    assert_eq!(code, 400);
+    assert_eq!(status["message"], "the name of the object (other) does not match the name on the URL (m)");
+    let (code, status) = fixture.admin.merge(&format!("{by}&force=true"), &json!({})).await;
+    assert_eq!(code, 422);
+    assert!(status["message"].as_str().unwrap().contains("may not be specified for non-apply patch"));
+    let mut config = map(json!({}));
+    config["dato"] = json!({});
+    let (code, status) = apply(&fixture.admin, &by, &config).await;
+    assert_eq!(code, 500);
+    assert_eq!(
+        status["message"],
+        "failed to create typed patch object (/m; /v1, Kind=ConfigMap): .dato: field not declared in schema"
+    );
+    assert_eq!(status.get("reason"), None);
+}
+
+#[tokio::test]
+async fn api_459_applying_makes_what_is_not_there() {
+    let fixture = fixture().await;
+    let path = format!("{MAPS}/m?fieldManager=me");
+    let mut config = map(json!({"a": "1"}));
+    config["metadata"]["uid"] = json!("u");
+    let (code, status) = apply(&fixture.admin, &path, &config).await;
+    assert_eq!(code, 409);
+    assert!(
+        status["message"]
+            .as_str()
+            .unwrap()
+            .ends_with("uid mismatch: the provided object specified uid u, and no existing object was found")
+    );
+    let (code, dry) = apply(&fixture.admin, &format!("{path}&dryRun=All"), &map(json!({"a": "1"}))).await;
+    assert_eq!((code, managers(&dry)), (201, vec!["me Apply ".to_owned()]));
+    assert_eq!(fixture.admin.get(&format!("{MAPS}/m")).await.0, 404);
+    let (code, made) = apply(&fixture.admin, &path, &map(json!({"a": "1"}))).await;
+    assert_eq!(code, 201);
+    assert_eq!(managers(&made), ["me Apply "]);
+    // API-461: again is nothing, whatever the time.
+    fixture.clock.advance(std::time::Duration::from_secs(60));
+    let (code, again) = apply(&fixture.admin, &path, &map(json!({"a": "1"}))).await;
+    assert_eq!((code, again), (200, made));
+    // A status can not be applied to nothing.
+    let (code, _) = apply(&fixture.admin, "/api/v1/namespaces/default/pods/p/status?fieldManager=me", &pod("p")).await;
+    assert_eq!(code, 404);
+}
+
+#[tokio::test]
+async fn api_457_api_460_conflicts_are_told_and_can_be_forced() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let (code, _) = admin.post(&format!("{MAPS}?fieldManager=kubectl-create"), &map(json!({"a": "1", "b": "1"}))).await;
+    assert_eq!(code, 201);
+    let path = format!("{MAPS}/m?fieldManager=me");
+    let (code, status) = apply(admin, &path, &map(json!({"a": "2"}))).await;
+    assert_eq!(code, 409);
+    assert_eq!(
+        status,
+        json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": "Apply failed with 1 conflict: conflict with \"kubectl-create\" using v1: .data.a",
+            "reason": "Conflict",
+            "details": {"causes": [{
+                "reason": "FieldManagerConflict", "message": "conflict with \"kubectl-create\" using v1",
+                "field": ".data.a"
+            }]},
+            "code": 409
+        })
+    );
+    let (code, forced) = apply(admin, &format!("{path}&force=true"), &map(json!({"a": "2"}))).await;
+    assert_eq!((code, &forced["data"]), (200, &json!({"a": "2", "b": "1"})));
+    assert_eq!(managers(&forced), ["me Apply ", "kubectl-create Update "]);
+    let (code, less) = apply(admin, &path, &map(json!({}))).await;
+    assert_eq!((code, &less["data"]), (200, &json!({"b": "1"})));
+}
+
+#[tokio::test]
+async fn api_389_api_457_a_status_is_applied_through_its_endpoint() {
+    let fixture = fixture().await;
+    fixture.admin.pod("p").await;
+    let mut config = pod("p");
+    config["spec"]["containers"][0]["image"] = json!("other");
+    config["status"] = json!({"conditions": [{"type": "x.io/y", "status": "True"}]});
+    let path = "/api/v1/namespaces/default/pods/p/status?fieldManager=me&force=true";
+    let (code, told) = apply(&fixture.admin, path, &config).await;
+    assert_eq!(code, 200, "{told}");
+    assert_eq!(told["spec"]["containers"][0]["image"], "busybox");
+    let mine = told["metadata"]["managedFields"].as_array().unwrap().iter().find(|entry| entry["manager"] == "me");
+    let mine = mine.unwrap();
+    assert_eq!(mine["subresource"], "status");
+    assert_eq!(mine["fieldsV1"].get("f:spec"), None);
+    let key = "k:{\"type\":\"x.io/y\"}";
+    let conditions = json!({key: {".": {}, "f:status": {}, "f:type": {}}});
+    assert_eq!(mine["fieldsV1"]["f:status"], json!({"f:conditions": conditions}));
+}
+
+#[tokio::test]
+async fn api_454_ownership_can_be_forgotten() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let (_, made) = apply(admin, &format!("{MAPS}/m?fieldManager=me"), &map(json!({"a": "1"}))).await;
+    for reset in [json!([]), json!([{}])] {
+        let mut doc = made.clone();
+        doc["metadata"].as_object_mut().unwrap().remove("resourceVersion");
+        doc["metadata"]["managedFields"] = reset;
+        let (code, bare) = admin.put(&format!("{MAPS}/m"), &doc).await;
+        assert_eq!((code, managers(&bare)), (200, Vec::new()));
+        let (_, kept) = admin.put(&format!("{MAPS}/m"), &made).await;
+        assert_eq!(kept["code"], 409, "the version is old by now");
+        doc["metadata"]["managedFields"] = made["metadata"]["managedFields"].clone();
+        let (code, back) = admin.put(&format!("{MAPS}/m"), &doc).await;
+        assert_eq!((code, managers(&back)), (200, vec!["me Apply ".to_owned()]));
+    }
+}
+
+#[tokio::test]
+async fn api_176_api_461_a_write_without_effect_leaves_version_and_times() {
+    let fixture = fixture().await;
+    let path = format!("{MAPS}/m");
+    let (_, made) = fixture.admin.post(MAPS, &map(json!({"a": "1"}))).await;
+    fixture.clock.advance(std::time::Duration::from_secs(60));
+    let (code, same) = fixture.admin.merge(&path, &json!({"data": {"a": "1"}})).await;
+    assert_eq!((code, same), (200, made.clone()));
+    let (_, changed) = fixture.admin.merge(&path, &json!({"data": {"a": "2"}})).await;
+    assert_ne!(changed["metadata"]["managedFields"][0]["time"], made["metadata"]["managedFields"][0]["time"]);
+}
+
+#[tokio::test]
+async fn api_456_configurations_may_be_yaml() {
+    let fixture = fixture().await;
+    let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: m\ndata:\n  a: |\n    text\n";
+    let request = http::Request::patch(format!("{MAPS}/m?fieldManager=me"))
+        .header("content-type", "application/apply-patch+yaml")
+        .body(http_body_util::Full::from(yaml))
+        .unwrap();
+    let response = fixture.admin.send(request).await;
+    assert_eq!(response.status(), 201);
+    assert_eq!(json_of(response).await["data"]["a"], "text\n");
+    let request = http::Request::patch(format!("{MAPS}/m?fieldManager=me"))
+        .header("content-type", "application/apply-patch+yaml")
+        .body(http_body_util::Full::from("a: [1"))
+        .unwrap();
+    let response = fixture.admin.send(request).await;
+    assert_eq!(response.status(), 400);
+    let message = json_of(response).await["message"].as_str().unwrap().to_owned();
+    assert!(message.starts_with("error decoding YAML: "), "{message}");
+}
