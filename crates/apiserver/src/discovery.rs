@@ -1,4 +1,6 @@
 //! Discovery (API-020 to API-033), all of it derived from the kinds table.
+//! API-025: what is listed here is served here. API-030: both roots are
+//! aggregated. API-032: there are no peers to leave out.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use objects::{Kind, Subresource, kinds};
@@ -50,6 +52,17 @@ pub(crate) fn groups() -> Vec<(&'static str, &'static str)> {
     groups
 }
 
+/// Each once, in order of first appearance.
+fn unique(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
 pub(crate) fn is_served(group: &str, version: &str) -> bool {
     kinds::ALL.iter().any(|kind| kind.group == group && kind.version == version)
 }
@@ -64,8 +77,7 @@ fn versions(config: &Config) -> Value {
 
 /// API-021.
 fn group_list() -> Value {
-    let mut names: Vec<&str> = groups().into_iter().map(|(group, _)| group).collect();
-    names.dedup();
+    let names = unique(groups().into_iter().map(|(group, _)| group));
     let groups: Vec<Value> = names.into_iter().filter_map(group_entry).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
@@ -194,8 +206,8 @@ fn wants_aggregated(headers: &HeaderMap) -> Option<&'static str> {
 
 /// API-027 to API-029.
 fn aggregated(root: &str, version: &str, headers: &HeaderMap) -> Response<Body> {
-    let served = if root == "api" { vec![("", "v1")] } else { groups() };
-    let items: Vec<Value> = served.into_iter().map(|(group, version)| group_item(group, version)).collect();
+    let served = if root == "api" { vec![""] } else { unique(groups().into_iter().map(|(group, _)| group)) };
+    let items: Vec<Value> = served.into_iter().map(group_item).collect();
     let list = json!({
         "kind": "APIGroupDiscoveryList", "apiVersion": format!("apidiscovery.k8s.io/{version}"),
         "metadata": {}, "items": items,
@@ -224,7 +236,15 @@ pub(crate) fn hash(bytes: &[u8]) -> String {
     Sha512::digest(bytes).iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-fn group_item(group: &str, version: &str) -> Value {
+/// API-028: a group with all its versions, the preferred one first.
+fn group_item(group: &str) -> Value {
+    let versions = unique(kinds::ALL.iter().filter(|kind| kind.group == group).map(|kind| kind.version));
+    let versions: Vec<Value> = versions.into_iter().map(|version| version_item(group, version)).collect();
+    let metadata = if group.is_empty() { json!({}) } else { json!({"name": group}) };
+    json!({"metadata": metadata, "versions": versions})
+}
+
+fn version_item(group: &str, version: &str) -> Value {
     let mut resources: Vec<Value> = kinds::ALL
         .iter()
         .filter(|kind| kind.group == group && kind.version == version)
@@ -239,14 +259,7 @@ fn group_item(group: &str, version: &str) -> Value {
             }),
         );
     }
-    let mut metadata = json!({});
-    if !group.is_empty() {
-        metadata["name"] = json!(group);
-    }
-    json!({
-        "metadata": metadata,
-        "versions": [{"version": version, "resources": resources, "freshness": "Current"}],
-    })
+    json!({"version": version, "resources": resources, "freshness": "Current"})
 }
 
 fn resource_item(kind: &Kind) -> Value {

@@ -131,12 +131,12 @@ impl ApiServer {
     /// The server as seen by one in-process caller: no socket, no TLS.
     pub fn service(&self, identity: Identity) -> Service {
         let from = Origin { identity: Some(Arc::new(identity)), address: None };
-        Service { api: Arc::clone(&self.0), from }
+        Service { api: Arc::clone(&self.0), from, agent: None }
     }
 
     /// The same for a caller that no certificate names: a bearer token decides.
     pub fn anonymous(&self) -> Service {
-        Service { api: Arc::clone(&self.0), from: Origin::default() }
+        Service { api: Arc::clone(&self.0), from: Origin::default(), agent: None }
     }
 
     /// Serves TLS until `shutdown`, then ends watches and says goodbye to

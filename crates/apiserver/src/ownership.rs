@@ -80,12 +80,15 @@ impl Config {
             let error = FieldError::required("fieldManager", "is required for apply patch");
             return Err(ApiError::invalid_options("PatchOptions", error));
         }
-        let document = match serde_json::from_slice(bytes) {
-            Ok(document) => document,
-            Err(_) => serde_saphyr::from_slice(bytes)
-                .map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}")))?,
+        let wrong = |error: String| ApiError::BadRequest(format!("error decoding YAML: {error}"));
+        let document = match objects::text::from_json(bytes) {
+            Ok((document, _)) => document,
+            Err(_) => {
+                let text = std::str::from_utf8(bytes).map_err(|error| wrong(error.to_string()))?;
+                objects::text::from_yaml(text).map_err(wrong)?.into_iter().next().unwrap_or_default()
+            }
         };
-        let document = if document == Value::Null { json!({}) } else { document };
+        let document = if document.is_null() { json!({}) } else { document };
         if !document.is_object() {
             return Err(ApiError::BadRequest("error decoding YAML: the configuration is not an object".to_owned()));
         }

@@ -89,7 +89,7 @@ async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream, pee
     let identity = certificates.and_then(|list| list.first()).and_then(|leaf| Identity::from_certificate(leaf));
     let mut closing = api.closing.subscribe();
     let from = Origin { identity: identity.map(Arc::new), address: Some(peer) };
-    let service = Service { api, from };
+    let service = Service { api, from, agent: None };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION_MAX);

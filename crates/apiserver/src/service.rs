@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 
 use crate::answer::Body;
@@ -22,6 +22,14 @@ use crate::api::{Api, BodyError, BoxError, Origin};
 pub struct Service {
     pub(crate) api: Arc<Api>,
     pub(crate) from: Origin,
+    pub(crate) agent: Option<&'static str>,
+}
+
+impl Service {
+    /// Names the program that calls, which owns the fields it writes (API-339).
+    pub fn known_as(self, agent: &'static str) -> Self {
+        Self { agent: Some(agent), ..self }
+    }
 }
 
 impl<B> tower::Service<Request<B>> for Service
@@ -38,8 +46,11 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { api, from } = self.clone();
-        let (parts, body) = request.into_parts();
+        let Self { api, from, agent } = self.clone();
+        let (mut parts, body) = request.into_parts();
+        if let Some(agent) = agent {
+            parts.headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(agent));
+        }
         let body = body.map_err(|error| BodyError(error.into())).boxed_unsync();
         Box::pin(async move { Ok(api.handle(&from, parts, body).await) })
     }

@@ -246,32 +246,6 @@ async fn api_125_others_are_forbidden_and_strangers_unauthorized() {
 }
 
 #[tokio::test]
-async fn api_026_aggregated_discovery_has_its_exact_type_and_a_tag() {
-    let fixture = fixture().await;
-    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
-    let response = fixture.admin.get_as("/api", accept).await;
-    assert_eq!(
-        response.headers()["content-type"],
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    );
-    let tag = response.headers()["etag"].clone();
-    let list = json_of(response).await;
-    let resources = list["items"][0]["versions"][0]["resources"].as_array().unwrap().clone();
-    let pods = resources.iter().find(|resource| resource["resource"] == "pods").unwrap();
-    assert_eq!(pods["responseKind"]["kind"], "Pod");
-    assert!(pods["subresources"].as_array().unwrap().iter().any(|sub| sub["subresource"] == "log"));
-    let request = http::Request::get("/api").header("accept", accept).header("if-none-match", tag);
-    let response = fixture.admin.send(request.body(http_body_util::Full::default()).unwrap()).await;
-    assert_eq!(response.status(), 304);
-    let legacy = fixture.admin.get("/api/v1").await.1;
-    assert_eq!(legacy["kind"], "APIResourceList");
-    let groups = fixture.admin.get("/apis").await.1;
-    assert_eq!(groups["groups"][0]["name"], "apps", "API-021");
-    assert_eq!(fixture.admin.get("/apis/coordination.k8s.io").await.1["kind"], "APIGroup");
-    assert_eq!(fixture.admin.get("/apis/nope/v1").await.0, 404);
-}
-
-#[tokio::test]
 async fn api_014_health_and_version() {
     let fixture = fixture().await;
     for path in ["/livez", "/readyz", "/healthz"] {

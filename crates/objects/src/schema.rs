@@ -104,7 +104,7 @@ pub fn types(kind: &Kind) -> &'static Types {
     }
 }
 
-/// The schemas of kinds and of what they consist of, by name, as
+/// API-070: the schemas of kinds and of what they consist of, by name, as
 /// `k8s-openapi` tells them: references are below `#/$defs/`.
 pub fn definitions(kinds: &[&Kind]) -> Map<String, Value> {
     let mut generator = SchemaGenerator::default();
@@ -153,7 +153,8 @@ impl Types {
     fn build(kind: &Kind) -> Self {
         let facts = Facts::read();
         let definitions = definitions(&[kind]);
-        let mut builder = Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
+        let mut builder =
+            Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
         let root = builder.named(&kind.ops.schema().name());
         let nodes = builder.nodes.into_iter().map(|node| node.unwrap_or(Node::Untyped)).collect();
         Self { nodes, root }

@@ -31,7 +31,7 @@ fn container() -> impl Strategy<Value = Value> {
         let ports: Vec<Value> =
             ports.iter().map(|(port, protocol)| json!({"containerPort": port, "protocol": protocol})).collect();
         let env: Vec<Value> = env.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-        // Empty lists are owned like any other value, but documents show none.
+        // Empty lists and maps are owned like any other value, but only by name.
         let mut container = json!({"image": image});
         for (name, list) in [("ports", json!(ports)), ("env", json!(env)), ("command", json!(command))] {
             if list != json!([]) {
@@ -54,9 +54,11 @@ fn config() -> impl Strategy<Value = Value> {
             })
             .collect();
         let mut config = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "labels": labels},
-            "spec": {"containers": containers},
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": containers},
         });
+        if labels != json!({}) {
+            config["metadata"]["labels"] = labels;
+        }
         if !finalizers.is_empty() {
             config["metadata"]["finalizers"] = json!(finalizers);
         }

@@ -123,17 +123,17 @@ impl Plan<'_> {
 }
 
 impl Control {
-    /// A client that reaches the API server without a socket.
-    pub(crate) fn client(&self, identity: Identity, rng: &mut Rng) -> Client {
-        Client::new(self.api.service(identity)).with_jitter(rng.split())
+    /// A client that reaches the API server without a socket; what it writes belongs to `name`.
+    pub(crate) fn client(&self, identity: Identity, name: &'static str, rng: &mut Rng) -> Client {
+        Client::new(self.api.service(identity).known_as(name)).with_jitter(rng.split())
     }
 
     pub(crate) fn scheduler(&self, clock: &Clock, rng: &mut Rng) -> Reconciler {
-        Reconciler::new(self.client(Identity::scheduler(), rng), clock.clone(), rng.split())
+        Reconciler::new(self.client(Identity::scheduler(), "kube-scheduler", rng), clock.clone(), rng.split())
     }
 
     pub(crate) fn controllers(&self, clock: &Clock, rng: &mut Rng, duties: ControllersConfig) -> Controllers {
-        Controllers::new(self.client(Identity::controllers(), rng), clock.clone(), duties)
+        Controllers::new(self.client(Identity::controllers(), "kube-controller-manager", rng), clock.clone(), duties)
     }
 
     /// Until the last connection was told goodbye.

@@ -61,7 +61,7 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
         name: &node_name,
         listener: kubelet::Listener { tcp: kubelet_listener, tls },
         containers: &containers,
-        client: control.client(Identity::node(&node_name), &mut rng),
+        client: control.client(Identity::node(&node_name), "kubelet", &mut rng),
         clock: &clock,
     }
     .compose()?;
@@ -69,7 +69,7 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let short = scarce(&args, &instance, &settings)?;
     let volumes = StorageConfig { node_name: node_name.clone(), root: instance.places.volumes() };
     let controllers = control.controllers(&clock, &mut rng, plan.duties(Some(volumes))?);
-    let admin = control.client(Identity::admin(), &mut rng);
+    let admin = control.client(Identity::admin(), "podium", &mut rng);
     let components = [
         tokio::spawn(follow_power(power)?),
         tokio::spawn(kubelet.run(stopped(stopping.clone()))),

@@ -1,8 +1,8 @@
 //! Schemas as the documents show them (API-069 to API-071): those of
 //! `k8s-openapi` with what the table of facts adds.
 
-use objects::schema::{self, Facts, FieldFacts, Relation, TypeFacts};
 use objects::Kind;
+use objects::schema::{self, Facts, FieldFacts, Relation, TypeFacts};
 use serde_json::{Map, Value, json};
 
 /// Which document is made.
@@ -192,4 +192,3 @@ fn shaped(mut schema: Value, default: Option<Value>, form: Form) -> Value {
 pub(super) fn meta(name: &str) -> String {
     format!("io.k8s.apimachinery.pkg.apis.meta.v1.{name}")
 }
-

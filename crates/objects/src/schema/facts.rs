@@ -4,7 +4,12 @@ use std::collections::HashMap;
 
 const TABLE: &str = include_str!("facts.txt");
 
-/// What the table says, by the name of the schema.
+/// What the table says, by the name of the schema: API-401, API-402, API-403, API-404, API-405,
+/// API-406, API-407, API-408, API-409, API-410, API-411, API-412, API-413, API-414, API-415,
+/// API-416, API-417, API-418, API-419, API-420, API-421, API-422, API-423, API-424, API-425,
+/// API-426, API-427, API-428, API-429, API-430, API-431, API-432, API-433, API-434, API-435,
+/// API-436, API-437, API-438, API-439, API-440, API-441, API-442, API-443, API-444, API-445,
+/// API-446, API-447, API-448.
 #[derive(Debug, Default)]
 pub struct Facts(HashMap<String, TypeFacts>);
 
