@@ -180,10 +180,10 @@ impl Resource<'_> {
         let path = format!("{collection}/{{name}}/{}", sub.name());
         let named = [&[PATH_NAME], scope].concat();
         if name.ends_with("Options") {
-            let mut items = vec![self.connect(sub, name, &verbs, path.clone(), named.clone(), "")];
+            let mut items = vec![self.connect(sub, name, &verbs, path.clone(), named.clone())];
             if sub == Subresource::Proxy {
                 let whole = [&named[..], &[PATH_REST]].concat();
-                items.push(self.connect(sub, name, &verbs, format!("{path}/{{path}}"), whole, "WithPath"));
+                items.push(self.connect(sub, name, &verbs, format!("{path}/{{path}}"), whole));
             }
             return items;
         }
@@ -205,8 +205,8 @@ impl Resource<'_> {
         verbs: &[&str],
         path: String,
         mut parameters: Vec<Parameter>,
-        suffix: &str,
     ) -> PathItem {
+        let suffix = if path.ends_with("{path}") { "WithPath" } else { "" };
         match sub {
             Subresource::PortForward => parameters.push(query("ports", "integer")),
             Subresource::Proxy => parameters.push(query("path", "string")),

@@ -17,6 +17,9 @@ pub(super) struct Branch {
     pub(super) below: Set,
 }
 
+/// What becomes of a step that one or both of two sets have.
+type Join<'a> = &'a dyn Fn(Option<&Branch>, Option<&Branch>) -> Option<Branch>;
+
 impl Branch {
     fn is_empty(&self) -> bool {
         !self.is_member && self.below.is_empty()
@@ -59,7 +62,7 @@ impl Set {
     }
 
     /// Joins two sets step by step; `None` leaves a step out.
-    fn zip(&self, other: &Self, join: &dyn Fn(Option<&Branch>, Option<&Branch>) -> Option<Branch>) -> Self {
+    fn zip(&self, other: &Self, join: Join<'_>) -> Self {
         let (mut one, mut two) = (self.0.iter().peekable(), other.0.iter().peekable());
         let mut joined = Vec::with_capacity(self.0.len());
         loop {

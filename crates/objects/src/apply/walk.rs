@@ -128,14 +128,14 @@ impl Walker {
         match self.shape(of, Some(value)) {
             Shape::Leaf => set.insert(path),
             Shape::Struct(fields) => {
-                for (name, value) in object(Some(value)) {
-                    let field = self.field_of(fields, name);
-                    self.entry(field.map(|field| field.of), name, value, field.is_none(), path, set);
+                for entry in object(Some(value)) {
+                    let field = self.field_of(fields, entry.0);
+                    self.entry(field.map(|field| field.of), entry, field.is_none(), path, set);
                 }
             }
             Shape::Map(of) => {
-                for (name, value) in object(Some(value)) {
-                    self.entry(of, name, value, true, path, set);
+                for entry in object(Some(value)) {
+                    self.entry(of, entry, true, path, set);
                 }
             }
             Shape::List(of, relation) => {
@@ -151,7 +151,14 @@ impl Walker {
         }
     }
 
-    fn entry(self, of: Option<TypeId>, name: &str, value: &Value, is_key: bool, path: &mut Vec<Step>, set: &mut Set) {
+    fn entry(
+        self,
+        of: Option<TypeId>,
+        (name, value): (&String, &Value),
+        is_key: bool,
+        path: &mut Vec<Step>,
+        set: &mut Set,
+    ) {
         path.push(Step::field(name));
         self.paths(of, value, path, set);
         if is_key || value.is_null() || value.as_object().is_some_and(Map::is_empty) {
