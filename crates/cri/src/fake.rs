@@ -111,6 +111,7 @@ struct World {
     calls: Vec<String>,
     addresses_given: u8,
     is_silent: bool,
+    handlers: Vec<String>,
 }
 
 struct Held {
@@ -166,6 +167,11 @@ impl Fake {
         if let Some(id) = id {
             self.finish(&id, code);
         }
+    }
+
+    /// Another way to run pods, besides the usual one.
+    pub fn add_handler(&self, name: &str) {
+        self.world().handlers.push(name.to_owned());
     }
 
     /// Wake-up calls are lost from now on.
@@ -267,6 +273,10 @@ impl Runtime for Fake {
             let mut world = self.world();
             world.calls.push(format!("run_sandbox {}/{}", config.meta.name, config.meta.attempt));
             world.fault(Verb::RunSandbox)?;
+            let handler = &config.runtime_handler;
+            if !handler.is_empty() && !world.handlers.contains(handler) {
+                return Err(CriError::Invalid(format!("no runtime for {handler:?} is configured")));
+            }
             let ips = world.address(config.network);
             world.log_directories.insert(id.clone(), config.log_directory);
             let sandbox = Sandbox {

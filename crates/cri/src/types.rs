@@ -83,6 +83,9 @@ pub struct SandboxConfig {
     /// Users of the pod's own; `None`: the node's.
     #[serde(default)]
     pub user_namespace: Option<IdRange>,
+    /// Which of the runtime's ways to run pods; empty: its usual one.
+    #[serde(default)]
+    pub runtime_handler: String,
     #[serde(default)]
     pub host_ports: Vec<HostPort>,
     /// Kernel settings of the pod's namespaces, e.g. `net.core.somaxconn`.

@@ -146,7 +146,7 @@ impl Runtime for Remote {
         let parent = self.cgroup_parent(&config).await?;
         let mut wire = convert::sandbox::config_to_wire(&config, parent);
         kept::keep(&mut wire)?;
-        let request = v1::RunPodSandboxRequest { config: Some(wire), runtime_handler: String::new() };
+        let request = v1::RunPodSandboxRequest { config: Some(wire), runtime_handler: config.runtime_handler };
         // Upstream's agent waits twice as long for this one.
         let answer = self.link.call(request, Limit::Twice).await;
         Ok(SandboxId(answer.map_err(cannot("run pods"))?.pod_sandbox_id))

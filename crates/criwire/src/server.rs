@@ -78,11 +78,9 @@ impl Server {
     }
 
     async fn run_sandbox(&self, request: v1::RunPodSandboxRequest) -> Answer<v1::RunPodSandboxResponse> {
-        if !request.runtime_handler.is_empty() {
-            return Err(CriError::Invalid(format!("no runtime handler {:?} is configured", request.runtime_handler)));
-        }
         let wire = request.config.ok_or_else(|| CriError::Invalid("config is missing".into()))?;
         let mut config = convert::sandbox::config_from_wire(wire)?;
+        config.runtime_handler = request.runtime_handler;
         let uid = &config.meta.uid;
         // It becomes part of paths.
         if uid.is_empty() || uid.contains(['/', '\0']) || uid.starts_with('.') {

@@ -22,6 +22,7 @@ use crate::{etc, sysctls};
 impl Inner {
     pub(crate) async fn run_sandbox(self: &Arc<Self>, config: SandboxConfig) -> Result<SandboxId, CriError> {
         refuse_ipv6_ports(&config)?;
+        refuse_handlers(&config)?;
         check_users(&config)?;
         sysctls::settings(&config)?;
         let cgroup = self.pod_cgroup(&config)?;
@@ -270,6 +271,14 @@ fn check_users(config: &SandboxConfig) -> Result<(), CriError> {
         return Err(CriError::Invalid(format!("user namespace of {length} ids from {first} on cannot be")));
     }
     Ok(())
+}
+
+/// There is one way to run pods here. The words are containerd's.
+fn refuse_handlers(config: &SandboxConfig) -> Result<(), CriError> {
+    match config.runtime_handler.as_str() {
+        "" => Ok(()),
+        other => Err(CriError::Invalid(format!("no runtime for {other:?} is configured"))),
+    }
 }
 
 /// Pods have no IPv6 address that such a port could lead to.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use client::{ApiError, Deletion};
-use cri::{CriError, IdRange, SandboxId};
+use cri::{CriError, IdRange, SandboxConfig, SandboxId};
 use lifecycle::{
     Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeKind, ProbeSpec, StartStage,
     is_static,
@@ -23,6 +23,7 @@ use crate::observe::PodRef;
 use crate::payload;
 use crate::probe;
 use crate::pull;
+use crate::runtime_class;
 use crate::sandbox::sandbox_config;
 use crate::users;
 use crate::volumes::{self, Instance};
@@ -132,7 +133,12 @@ async fn create_sandbox(scene: &Scene, attempt: u32) -> Outcome {
         Ok(users) => users,
         Err(message) => return Outcome::Failed(message),
     };
+    let runtime_handler = match runtime_class::handler(&scene.ctx, &scene.pod).await {
+        Ok(handler) => handler,
+        Err(message) => return Outcome::Failed(message),
+    };
     let config = sandbox_config(&scene.pod, attempt, &scene.ctx.config, &scene.cgroups, users);
+    let config = SandboxConfig { runtime_handler, ..config };
     match scene.ctx.runtime.run_sandbox(config).await {
         Ok(_) => Outcome::Done,
         // LC-018: pods of the node's own network start all the same.

@@ -151,6 +151,7 @@ async fn start(
         }
         tokio::time::sleep(RUNTIME_RETRY).await;
     };
+    let round = std::sync::Mutex::new(clock.now().mono);
     let pulls = Pace::new(&config.pulls, clock.now());
     let pulled = pull::open_records(&config, runtime.as_ref()).await;
     let services = client.cache::<Service>(Scope::fields("spec.clusterIP!=None"));
@@ -169,7 +170,9 @@ async fn start(
         pulled,
         meter: Meter::default(),
         services,
+        runtime_classes: Default::default(),
         users: Mutex::new(()),
+        round,
     }
 }
 
@@ -193,6 +196,7 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, mut steward:
             pods.on_complete();
             census = Some(orphan::census(&ctx));
         }
+        ctx.begin_round();
         pods.settle();
         tokio::select! {
             biased;

@@ -1,9 +1,9 @@
 //! What every part of the agent holds: its configuration and its doors (API,
 //! runtime, clock, Events, the node and the machine).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
-use ambient::Clock;
+use ambient::{Clock, Mono};
 use client::{Cache, Client, Recorder};
 use cri::{ContainerId, Runtime};
 use objects::api::core::v1::Service;
@@ -13,6 +13,7 @@ use crate::config::Config;
 use crate::gauge::Gauge;
 use crate::meter::Meter;
 use crate::pull::{Pace, Records};
+use crate::runtime_class::Classes;
 use crate::steward::NodeLine;
 use crate::tokens::Tokens;
 use crate::volumes::Turns;
@@ -38,11 +39,22 @@ pub(crate) struct Ctx {
     pub(crate) meter: Meter,
     /// Those that have an address, for the environment of containers.
     pub(crate) services: Arc<Cache<Service>>,
+    pub(crate) runtime_classes: Classes,
     /// Users for pods are found for one at a time.
     pub(crate) users: Mutex<()>,
+    /// When the loop over all pods last came round.
+    pub(crate) round: std::sync::Mutex<Mono>,
 }
 
 impl Ctx {
+    pub(crate) fn begin_round(&self) {
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now().mono;
+    }
+
+    pub(crate) fn last_round(&self) -> Mono {
+        *self.round.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// LC-073: as the API shows it.
     pub(crate) fn shown_id(&self, id: &ContainerId) -> String {
         format!("{}://{id}", self.runtime_name)

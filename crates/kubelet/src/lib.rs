@@ -48,6 +48,7 @@ mod classes;
 mod container;
 mod env;
 mod payload;
+mod runtime_class;
 mod sandbox;
 mod tokens;
 mod users;

@@ -31,6 +31,7 @@ pub(crate) fn sandbox_config(
         pid: pid_mode(spec),
         ipc: if spec.host_ipc == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod },
         user_namespace: users,
+        runtime_handler: String::new(),
         host_ports: host_ports(spec),
         sysctls: sysctls(spec),
         log_limits: config.log_limits,

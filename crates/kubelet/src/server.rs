@@ -28,6 +28,7 @@ use caller::{Caller, Doorkeeper};
 mod caller;
 mod container_logs;
 mod exposition;
+mod health;
 mod metrics;
 mod streams;
 mod summary;
@@ -122,7 +123,9 @@ async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Resp
     }
     let query = request.uri().query().unwrap_or_default();
     match path.as_slice() {
-        ["healthz"] | ["healthz", "ping" | "log" | "syncloop"] => text(StatusCode::OK, "ok".to_owned()),
+        ["healthz", rest @ ..] if rest.len() <= 1 => {
+            health::answer(ctx, rest.first().copied()).unwrap_or_else(not_found)
+        }
         ["pods"] => list(pods),
         ["runningpods"] => summary::running(ctx).await.map_or_else(|error| failed(&error), |pods| json_answer(&pods)),
         ["stats", "summary"] => {
@@ -136,7 +139,7 @@ async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Resp
         ["containerLogs", namespace, pod, container] => {
             container_logs::answer(ctx, pods, [namespace, pod, container], query).await
         }
-        _ => text(StatusCode::NOT_FOUND, "404 page not found".to_owned()),
+        _ => not_found(),
     }
 }
 
@@ -199,6 +202,10 @@ fn typed(status: StatusCode, content_type: &'static str, body: String) -> Respon
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+fn not_found() -> Response<Body> {
+    text(StatusCode::NOT_FOUND, "404 page not found".to_owned())
 }
 
 fn not_allowed() -> Response<Body> {

@@ -45,6 +45,7 @@ cases! {
         a_sandbox_is_ready_until_it_is_stopped_and_gone_when_removed,
         sandboxes_are_listed_by_pod_newest_first,
         the_host_network_has_no_address_of_its_own,
+        a_way_to_run_pods_that_nobody_configured_is_refused,
         tc_053_what_is_unknown_is_stopped_and_removed,
         stopping_a_sandbox_ends_its_containers,
         removing_a_sandbox_removes_its_containers,

@@ -17,6 +17,7 @@ fn sandbox() -> SandboxConfig {
         pid: NamespaceMode::Container,
         ipc: NamespaceMode::Pod,
         user_namespace: None,
+        runtime_handler: String::new(),
         host_ports: Vec::new(),
         sysctls: BTreeMap::new(),
         log_limits: LogLimits::default(),

@@ -53,6 +53,8 @@ pub(crate) fn config_from_wire(wire: v1::PodSandboxConfig) -> Result<SandboxConf
         pid: mode_from_wire(options.pid, "pid")?,
         ipc: mode_from_wire(options.ipc, "ipc")?,
         user_namespace: users_from_wire(options.userns_options.as_ref())?,
+        // Beside the configuration on the wire.
+        runtime_handler: String::new(),
         host_ports: ports.map(port_from_wire).collect::<Result<_, _>>()?,
         sysctls: linux.sysctls,
         // CRI leaves rotation to the agent (`ReopenContainerLog`).
@@ -240,6 +242,7 @@ mod tests {
             pid: NamespaceMode::Container,
             ipc: NamespaceMode::Node,
             user_namespace: Some(IdRange { first: 65536, length: 65536 }),
+            runtime_handler: String::new(),
             host_ports: vec![HostPort {
                 protocol: Protocol::Udp,
                 container_port: 53,

@@ -211,6 +211,7 @@ pub(crate) fn sandbox_config(dir: &Path, uid: &str) -> SandboxConfig {
         pid: NamespaceMode::Container,
         ipc: NamespaceMode::Pod,
         user_namespace: None,
+        runtime_handler: String::new(),
         host_ports: Vec::new(),
         sysctls: BTreeMap::new(),
         log_limits: LogLimits::default(),

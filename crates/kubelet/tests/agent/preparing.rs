@@ -208,3 +208,24 @@ async fn lc_363_a_debugger_waits_for_the_container_it_is_to_look_at() {
     };
     node.api.until("web", runs).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_class_says_how_a_pod_runs_and_a_missing_one_is_waited_for() {
+    let node = Node::started();
+    node.runtime.add_handler("crun");
+    node.api.create("pods", pod("web", json!({"runtimeClassName": "light"})));
+    node.api.create("pods", pod("strange", json!({"runtimeClassName": "odd"})));
+    let told = |pod: &str, problem: &str| {
+        let event = format!("Warning FailedCreatePodSandBox Failed to create pod sandbox: {problem}");
+        let pod = pod.to_owned();
+        move |api: &crate::support::api::Api| api.events(&pod).contains(&event)
+    };
+    node.api.until_world(told("web", "runtimeclass.node.k8s.io \"light\" not found")).await;
+    let waiting = &node.api.pod("web").unwrap()["status"]["containerStatuses"][0]["state"]["waiting"];
+    assert_eq!(waiting["reason"], "ContainerCreating");
+    let class = |name: &str, handler: &str| json!({"metadata": {"name": name}, "handler": handler});
+    node.api.create("runtimeclasses", class("light", "crun"));
+    node.api.create("runtimeclasses", class("odd", "magic"));
+    node.api.until("web", is_ready).await;
+    node.api.until_world(told("strange", "no runtime for \"magic\" is configured")).await;
+}

@@ -139,7 +139,10 @@ async fn api_697_the_api_server_says_whose_tokens_are_and_who_may_ask() {
 #[tokio::test]
 async fn api_697_only_the_api_server_and_administrators_may_ask() {
     let served = Served::new().await;
-    assert_eq!(served.text("/healthz").await, (200, "ok".to_owned()));
+    for check in ["", "/ping", "/log", "/syncloop"] {
+        assert_eq!(served.text(&format!("/healthz{check}")).await, (200, "ok".to_owned()), "{check}");
+    }
+    assert_eq!(served.text("/healthz/other").await.0, 404);
     assert_eq!(served.get(("root", "system:masters"), "/healthz").await.status(), 200);
     let stranger = served.get(("bob", "developers"), "/pods").await;
     assert_eq!(stranger.status(), 403);

@@ -56,6 +56,14 @@ pub(crate) async fn the_host_network_has_no_address_of_its_own(subject: &Subject
     assert_eq!((sandbox.network, sandbox.ips.as_slice()), (NamespaceMode::Node, [].as_slice()));
 }
 
+pub(crate) async fn a_way_to_run_pods_that_nobody_configured_is_refused(subject: &Subject) {
+    let mut config = subject.sandbox_config("a");
+    config.runtime_handler = "magic".into();
+    let refused = subject.runtime.run_sandbox(config).await.unwrap_err().to_string();
+    assert!(refused.contains("no runtime for \"magic\" is configured"), "{refused}");
+    assert_eq!(subject.runtime.sandboxes(None).await.unwrap(), []);
+}
+
 pub(crate) async fn tc_053_what_is_unknown_is_stopped_and_removed(subject: &Subject) {
     let runtime = &subject.runtime;
     let (sandbox, container) = ("0".repeat(64), "1".repeat(64));
