@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -24,6 +25,8 @@ pub struct Podium {
     /// More flags for `podium up`.
     flags: Vec<String>,
     agent: Option<Child>,
+    /// How long each fsync of the agent takes besides.
+    sync_delay: Option<Duration>,
     /// Where its containers run, if not in itself.
     containerd: Option<Containerd>,
     reaper: Reaper,
@@ -43,6 +46,23 @@ pub fn binary() -> PathBuf {
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The same program, each of whose fsyncs takes this long. strace stands beside
+/// it, not between it and us, and stops it for these calls only.
+fn slowed(command: &Command, delay: Duration) -> Command {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_string_lossy())).collect();
+    let calls = "fsync,fdatasync,syncfs,sync_file_range";
+    let inject = format!("inject={calls}:delay_enter={}", delay.as_micros());
+    let mut slow = Command::new("strace");
+    slow.args(["-D", "-f", "--seccomp-bpf", "-qqq", "-o", "/dev/null", "-e", &format!("trace={calls}"), "-e", &inject]);
+    // Not as arguments: whoever looks for leftovers must not take strace for the program.
+    slow.args(["sh", "-c", "eval \"exec $RUN\""]).env("RUN", words.join(" "));
+    for (key, value) in command.get_envs() {
+        slow.env(key, value.unwrap_or_default());
+    }
+    slow
 }
 
 /// A port nobody listened on a moment ago.
@@ -96,6 +116,7 @@ impl Podium {
             port: free_port(),
             flags: Vec::new(),
             agent: None,
+            sync_delay: None,
             containerd: None,
             reaper,
             interfaces: Vec::new(),
@@ -105,6 +126,12 @@ impl Podium {
     /// More flags for `podium up`, from its next start on.
     pub fn use_flags(&mut self, flags: &[&str]) {
         self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    }
+
+    /// From its next start on every fsync of the agent, and of all that it
+    /// starts, takes this long.
+    pub fn use_slow_disk(&mut self, delay: Duration) {
+        self.sync_delay = Some(delay);
     }
 
     pub fn data(&self) -> PathBuf {
@@ -175,15 +202,14 @@ impl Podium {
     pub fn start_agent(&mut self) {
         assert!(self.agent.is_none(), "it runs already");
         let log = self.log();
-        let child = self
-            .podium_command(&["up", "--log", LOG, "--bind", &self.address()])
-            .args(self.thresholds())
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a file can be opened twice"))
-            .stderr(log)
-            .spawn();
-        self.agent = Some(child.expect("the binary can be started"));
+        let mut command = self.podium_command(&["up", "--log", LOG, "--bind", &self.address()]);
+        command.args(self.thresholds()).args(&self.flags);
+        if let Some(delay) = self.sync_delay {
+            command = slowed(&command, delay);
+        }
+        let command =
+            command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file can be opened twice")).stderr(log);
+        self.agent = Some(command.spawn().expect("the binary can be started"));
         let status = self.podium(&["status", "--wait", "--timeout", "60s"]);
         assert_eq!(status.code, Some(0), "{}\n{}", status.stderr, self.log_tail());
     }

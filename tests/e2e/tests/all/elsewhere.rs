@@ -1,12 +1,15 @@
 //! The same node agent in front of another runtime, and under another API server.
 
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 
 use nix::sys::stat::Mode;
-use podium_e2e::{Patience, Podium, Sketch, run};
+use podium_e2e::{Patience, Podium, Sketch, Terminal, run};
 use serde_json::{Value, json};
+
+use crate::streams::Forward;
 
 fn first_container(pod: &Value) -> &Value {
     &pod["status"]["containerStatuses"][0]
@@ -49,6 +52,52 @@ fn on_containerd_an_agent_that_was_killed_finds_its_pods_again() {
     let after = podium.wait_ready("steady");
     assert_eq!(first_container(&after)["containerID"], before["containerID"]);
     assert_eq!(first_container(&after)["restartCount"], 0);
+}
+
+/// Streams go to where containerd says, not through the contract's own calls.
+#[test]
+fn on_containerd_one_looks_into_pods_as_here() {
+    let podium = Podium::start_on_containerd();
+    let shell = "mkdir /www; echo here I am > /www/hello; echo served; exec httpd -f -p 8080 -h /www";
+    podium.apply(&Sketch::pod("web").container("app", shell));
+    podium.wait_ready("web");
+    for kubectl in podium.kubectls() {
+        let exec = |words: &[&str]| kubectl.run(&[&["exec", "web", "--"], words].concat());
+        let spoken = exec(&["sh", "-c", "echo out; echo err >&2; exit 3"]);
+        assert_eq!((spoken.code, spoken.stdout.as_str()), (Some(3), "out\n"), "{}", spoken.stderr);
+        assert_eq!(spoken.stderr, "err\ncommand terminated with exit code 3\n");
+        let much: String = (0..100_000).map(|number| format!("{number}\n")).collect();
+        let repeated = kubectl.run_with_input(&["exec", "-i", "web", "--", "cat"], &much);
+        assert_eq!((repeated.code, repeated.stdout == much), (Some(0), true), "{}", repeated.stderr);
+        assert!(exec(&["nosuch"]).refused(1).contains("executable file not found in $PATH"));
+
+        let shell =
+            "while [ \"$(stty size)\" != '40 100' ]; do sleep 0.1; done; echo resized; read w; echo $w!; exit 7";
+        let mut terminal =
+            Terminal::start(&kubectl.command(&["exec", "-it", "web", "--", "sh", "-c", shell]), (24, 80));
+        terminal.resize(40, 100);
+        terminal.until("resized");
+        terminal.types("hello\n");
+        terminal.until("hello!");
+        assert_eq!(terminal.code(), Some(7));
+
+        assert_eq!(kubectl.run(&["logs", "web", "--tail=1"]).ok(), "served\n");
+        let forward = Forward::start(&mut kubectl.command(&["port-forward", "web", ":8080"]));
+        let mut stream = forward.connect();
+        stream.write_all(b"GET /hello HTTP/1.0\r\n\r\n").expect("it is connected");
+        let mut page = String::new();
+        stream.read_to_string(&mut page).expect("it answers");
+        assert!(page.ends_with("here I am\n"), "{page}");
+
+        let name = format!("asking-{}", kubectl.tag());
+        let more = json!({"stdin": true, "stdinOnce": true});
+        let asking = "read word; echo got $word; exit 3";
+        podium.apply(&Sketch::pod(&name).container_with("app", asking, more).restart("Never"));
+        podium.wait_ready(&name);
+        let attached = kubectl.run_with_input(&["attach", "-i", &name], "hello\n");
+        assert_eq!((attached.code, attached.stdout.as_str()), (Some(0), "got hello\n"), "{}", attached.stderr);
+        podium.wait_phase(&name, "Failed");
+    }
 }
 
 #[test]

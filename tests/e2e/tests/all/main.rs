@@ -5,7 +5,7 @@
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`) and told of others (`services`),
 //! how does one look into it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
-//! about all of them (`node`, `resize`, `statics`), what survives when the agent does not (`agent`, `chaos`), does it
+//! about all of them (`node`, `resize`, `statics`), what survives when the agent does not (`agent`, `chaos`) or the disk is slow (`slow_disk`), does it
 //! all work with other parts (`elsewhere`), and who else may use the runtime (`cri`).
 
 mod agent;
@@ -27,6 +27,7 @@ mod refusals;
 mod resize;
 mod restarts;
 mod services;
+mod slow_disk;
 mod statics;
 mod streams;
 mod volumes;

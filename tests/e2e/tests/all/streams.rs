@@ -113,13 +113,13 @@ fn files_are_copied_both_ways() {
 }
 
 /// A kubectl that forwards a port until it is dropped.
-struct Forward {
+pub(crate) struct Forward {
     child: Child,
     port: u16,
 }
 
 impl Forward {
-    fn start(command: &mut Command) -> Self {
+    pub(crate) fn start(command: &mut Command) -> Self {
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("kubectl can be started");
         let mut line = String::new();
@@ -131,7 +131,7 @@ impl Forward {
         Self { child, port }
     }
 
-    fn connect(&self) -> TcpStream {
+    pub(crate) fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("kubectl listens");
         stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket has timeouts");
         stream
