@@ -130,6 +130,7 @@ impl Api {
         let mut response = answer.unwrap_or_else(|error| answer::refusal(&error));
         self.metrics.count(&verb, response.status());
         let headers = response.headers_mut();
+        // API-002.
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
         // API-003.
         let audit_id = audit_id.or_else(|| HeaderValue::from_str(&self.ids.uid()).ok());
@@ -175,14 +176,14 @@ impl Api {
             Target::Resource(target) => self.resource(caller, parts, target, query, body).await,
             Target::Plain => {
                 authz::require(self, &caller, &Access::of_path(&parts.method, &path)).await?;
-                self.plain(&parts, &path, &query)
+                self.plain(&parts, &path, &query).await
             }
         }
     }
 
-    fn plain(&self, parts: &request::Parts, path: &str, query: &Query) -> Answer {
+    async fn plain(&self, parts: &request::Parts, path: &str, query: &Query) -> Answer {
         if auth::is_public(path) {
-            return health::answer(&parts.method, path, query, self);
+            return health::answer(&parts.method, path, query, self).await;
         }
         if parts.method != Method::GET && parts.method != Method::HEAD {
             return Err(ApiError::MethodNotAllowed);

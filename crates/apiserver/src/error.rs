@@ -30,6 +30,7 @@ impl std::fmt::Display for ResourceName {
     }
 }
 
+/// API-122.
 fn qualified(f: &mut std::fmt::Formatter<'_>, name: &str, group: &str) -> std::fmt::Result {
     if group.is_empty() { f.write_str(name) } else { write!(f, "{name}.{group}") }
 }
@@ -68,6 +69,7 @@ pub(crate) enum ApiError {
     /// The caller may not do this.
     #[error("{}", forbidden(resource.as_ref(), name, detail))]
     Forbidden { resource: Option<ResourceName>, name: String, detail: String, cause: Option<Box<Cause>> },
+    /// API-126.
     #[error("{resource} \"{name}\" not found")]
     NotFound { resource: ResourceName, name: String },
     /// No such path below a served group (API-007).
@@ -78,10 +80,13 @@ pub(crate) enum ApiError {
     NoSuchPage,
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
+    /// API-128.
     #[error("only the following media types are accepted: {0}")]
     NotAcceptable(&'static str),
+    /// API-133.
     #[error("the body of the request was in an unknown format - accepted media types include: {0}")]
     UnsupportedMediaType(&'static str),
+    /// API-129.
     #[error("{}{resource} \"{name}\" already exists{}", being_deleted(*is_deleting), not_unique(*was_generated))]
     AlreadyExists { resource: ResourceName, name: String, is_deleting: bool, was_generated: bool },
     #[error("Operation cannot be fulfilled on {resource} \"{name}\": {detail}")]
@@ -89,6 +94,7 @@ pub(crate) enum ApiError {
     /// History no longer reaches back; `continue_token` goes on from now.
     #[error("{message}")]
     Expired { message: String, continue_token: Option<String> },
+    /// API-132.
     #[error("Request entity too large: {0}")]
     TooLarge(String),
     #[error("{kind} \"{name}\" is invalid: {}", joined(errors))]
@@ -108,6 +114,7 @@ pub(crate) enum ApiError {
     /// API-005.
     #[error("Timeout: request did not complete within the allotted timeout")]
     TookTooLong,
+    /// API-139.
     #[error("Timeout: Too large resource version: {wanted}, current: {current}")]
     FutureRevision { wanted: Revision, current: Revision },
     /// Others kept changing what this request was to change.
@@ -116,6 +123,7 @@ pub(crate) enum ApiError {
     /// Not now; the cause says why.
     #[error("{message}")]
     NotNow { message: &'static str, cause: Box<Cause>, retry_seconds: Option<u32> },
+    /// API-136.
     #[error("Internal error occurred: {0}")]
     Internal(String),
     /// The node's answer, or that there was none.

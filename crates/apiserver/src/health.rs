@@ -12,7 +12,7 @@ use crate::query::Query;
 /// The Kubernetes version whose API this is, and the name of the product.
 pub const VERSION: &str = "v1.35.8+podium";
 
-pub(crate) fn answer(method: &Method, path: &str, query: &Query, api: &Api) -> Answer {
+pub(crate) async fn answer(method: &Method, path: &str, query: &Query, api: &Api) -> Answer {
     if method != Method::GET && method != Method::HEAD {
         return Err(ApiError::MethodNotAllowed);
     }
@@ -21,7 +21,7 @@ pub(crate) fn answer(method: &Method, path: &str, query: &Query, api: &Api) -> A
     if endpoint == "version" {
         return if parts.next().is_none() { version() } else { Err(ApiError::NoSuchPage) };
     }
-    checks(endpoint, parts.next(), query, api)
+    checks(endpoint, parts.next(), query, api).await
 }
 
 fn version() -> Answer {
@@ -44,9 +44,12 @@ fn architecture() -> &'static str {
     }
 }
 
-fn checks(endpoint: &str, only: Option<&str>, query: &Query, api: &Api) -> Answer {
+/// API-014 to API-018: one check, or all but those excluded (API-017), told
+/// in full when asked (API-015) or when one fails (API-016).
+async fn checks(endpoint: &str, only: Option<&str>, query: &Query, api: &Api) -> Answer {
     let is_closing = *api.closing.borrow();
-    let mut known = vec![("ping", true), ("log", true), ("etcd", true)];
+    let is_store_there = api.store.revision().await.is_ok();
+    let mut known = vec![("ping", true), ("log", true), ("etcd", is_store_there)];
     if endpoint == "readyz" {
         known.push(("shutdown", !is_closing));
     }

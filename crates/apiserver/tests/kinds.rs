@@ -167,3 +167,30 @@ async fn api_358_api_767_approval_and_signing_are_rights_per_signer() {
     let (code, done) = joe.merge(&path, &issued(&certificate)).await;
     assert_eq!((code, &done["status"]["conditions"][0]["type"]), (200, &json!("Approved")), "{done}");
 }
+
+#[tokio::test]
+async fn api_060_autoscalers_are_stored_once_and_seen_twice() {
+    let admin = fixture().await.admin;
+    let old = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
+    let new = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    let doc = json!({"metadata": {"name": "a"}, "spec": {"maxReplicas": 3, "targetCPUUtilizationPercentage": 50,
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}});
+    let (code, made) = admin.post(old, &doc).await;
+    assert_eq!((code, &made["spec"]["minReplicas"]), (201, &json!(1)), "{made}");
+    let (_, seen) = admin.get(&format!("{new}/a")).await;
+    let target = &seen["spec"]["metrics"][0]["resource"]["target"];
+    assert_eq!((&target["averageUtilization"], &seen["apiVersion"]), (&json!(50), &json!("autoscaling/v2")));
+    let (code, changed) =
+        admin.merge(&format!("{old}/a"), &json!({"spec": {"targetCPUUtilizationPercentage": 60}})).await;
+    assert_eq!((code, &changed["spec"]["targetCPUUtilizationPercentage"]), (200, &json!(60)), "{changed}");
+    let (_, list) = admin.get(old).await;
+    assert_eq!(list["items"][0]["spec"]["targetCPUUtilizationPercentage"], 60);
+    let (code, status) = admin
+        .post(
+            old,
+            &json!({"metadata": {"name": "b"}, "spec": {"maxReplicas": 0,
+        "scaleTargetRef": {"kind": "Deployment", "name": "web"}}}),
+        )
+        .await;
+    assert_eq!(code, 422, "{status}");
+}

@@ -91,7 +91,7 @@ async fn api_015_api_017_api_018_health_tells_its_parts() {
 }
 
 #[tokio::test]
-async fn api_020_to_api_025_discovery_by_group() {
+async fn api_020_api_021_api_022_api_025_discovery_by_group() {
     let config = Config { advertise: "10.0.0.1:6443".to_owned(), ..Config::default() };
     let admin = fixture_with(config).await.admin;
     let (_, roots) = admin.get("/api").await;
@@ -347,7 +347,7 @@ async fn api_118_a_missing_object_is_missed_before_it_is_judged() {
 }
 
 #[tokio::test]
-async fn api_119_to_api_122_api_126_api_134_api_150_refusals_have_one_form() {
+async fn api_119_api_121_api_122_api_126_api_134_api_150_refusals_have_one_form() {
     let admin = fixture().await.admin;
     let (code, status) = admin.get("/apis/apps/v1/namespaces/default/deployments/x").await;
     assert_eq!(code, 404);

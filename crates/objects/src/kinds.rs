@@ -82,6 +82,7 @@ pub static ALL: &[&Kind] = &[
     &reviews::ACCESS,
     &event::view::KIND,
     &horizontal_pod_autoscaler::KIND,
+    &horizontal_pod_autoscaler::v1::KIND,
     &cron_job::KIND,
     &job::KIND,
     &certificate_request::KIND,

@@ -52,7 +52,8 @@ type Caches = Vec<(&'static Kind, Arc<Cache<Owned>>)>;
 
 /// API-191: Events own nothing and belong to nobody.
 fn follow(client: &Client) -> Caches {
-    let collected = kinds::ALL.iter().copied().filter(|kind| kind.ops.is_stored() && kind.kind != "Event");
+    let is_collected = |kind: &&Kind| kind.ops.is_stored() && kind.ops.view().is_none() && kind.kind != "Event";
+    let collected = kinds::ALL.iter().copied().filter(is_collected);
     collected.map(|kind| (kind, client.untyped(kind).follow())).collect()
 }
 

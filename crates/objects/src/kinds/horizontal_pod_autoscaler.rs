@@ -12,6 +12,7 @@ use crate::doc::{as_object, at, drop_zero, items, object, set_default, text};
 use crate::kinds::{Column, Kind, Scope, Subresource, workload};
 use crate::printing;
 
+pub mod v1;
 mod validate;
 
 /// API-060, API-266.
@@ -52,19 +53,21 @@ static OPS: Plain = Plain {
             errors.non_negative(path, at(doc, path));
         }
     },
-    cells: |doc| {
-        let minimum = at(doc, "spec.minReplicas");
-        let kind_and_name = ["kind", "name"].map(|field| text(at(doc, "spec.scaleTargetRef"), field));
-        vec![
-            json!(kind_and_name.join("/")),
-            json!(targets(items(doc, "spec.metrics"), items(doc, "status.currentMetrics"))),
-            json!(if minimum.is_null() { "<unset>".to_owned() } else { minimum.to_string() }),
-            workload::count(doc, "spec.maxReplicas"),
-            workload::count(doc, "status.currentReplicas"),
-        ]
-    },
+    cells,
     ..Plain::of(&KIND, &Typed::<HorizontalPodAutoscaler>::NEW)
 };
+
+fn cells(doc: &Value) -> Vec<Value> {
+    let minimum = at(doc, "spec.minReplicas");
+    let kind_and_name = ["kind", "name"].map(|field| text(at(doc, "spec.scaleTargetRef"), field));
+    vec![
+        json!(kind_and_name.join("/")),
+        json!(targets(items(doc, "spec.metrics"), items(doc, "status.currentMetrics"))),
+        json!(if minimum.is_null() { "<unset>".to_owned() } else { minimum.to_string() }),
+        workload::count(doc, "spec.maxReplicas"),
+        workload::count(doc, "status.currentReplicas"),
+    ]
+}
 
 /// One pod at least; four fifths of the requested processor time; and rules
 /// that are half said are completed.

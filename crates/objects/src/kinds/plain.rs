@@ -12,7 +12,7 @@ use crate::decode::Schema;
 use crate::doc::{as_object, text};
 use crate::errors::{Errors, FieldError};
 use crate::gates::Gates;
-use crate::kinds::{Kind, KindOps, Subresource};
+use crate::kinds::{Kind, KindOps, Subresource, View};
 use crate::names::NameFormat;
 use crate::{meta, printing};
 
@@ -20,6 +20,7 @@ use crate::{meta, printing};
 pub(super) struct Plain {
     pub(super) kind: &'static Kind,
     pub(super) schema: &'static dyn Schema,
+    pub(super) view: Option<&'static View>,
     pub(super) name_format: NameFormat,
     pub(super) has_generation: bool,
     pub(super) creates_on_update: bool,
@@ -47,6 +48,7 @@ impl Plain {
         Self {
             kind,
             schema,
+            view: None,
             name_format: NameFormat::Subdomain,
             has_generation: false,
             creates_on_update: false,
@@ -70,6 +72,10 @@ impl KindOps for Plain {
 
     fn schema(&self) -> &'static dyn Schema {
         self.schema
+    }
+
+    fn view(&self) -> Option<&'static View> {
+        self.view
     }
 
     fn name_format(&self) -> NameFormat {
