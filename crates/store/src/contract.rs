@@ -31,7 +31,7 @@ pub trait Store: Send + Sync + 'static {
     async fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError>;
 
     /// Applies all operations at one new revision, or none of them. The keys
-    /// of one batch differ.
+    /// of one batch differ; it has at most [`BATCH_MAX`] of them.
     async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError>;
 
     /// Every change below `prefix` with a revision greater than `after`.
@@ -40,6 +40,9 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets history up to and including `through`.
     async fn compact(&self, through: Revision) -> Result<(), ReadError>;
 }
+
+/// Operations in one batch: more than this etcd refuses unless told otherwise.
+pub const BATCH_MAX: usize = 128;
 
 /// A running watch. Dropping it ends it.
 #[async_trait]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use crate::cache::{self, Cache};
-use crate::{Change, Condition, Entry, Op, Revision, WriteError};
+use crate::{BATCH_MAX, Change, Condition, Entry, Op, Revision, WriteError};
 
 /// The state as it will be once everything accepted is visible.
 pub(crate) struct Pending<'a> {
@@ -52,6 +52,7 @@ impl<'a> Pending<'a> {
 
 /// Refuses a batch that can never be written.
 pub(crate) fn check_size(batch: &[Op], bytes_max: usize) -> Result<(), WriteError> {
+    assert!(batch.len() <= BATCH_MAX, "a batch of {} is more than any engine takes", batch.len());
     for op in batch {
         let bytes = op.value.as_ref().map_or(0, bytes::Bytes::len);
         if bytes > bytes_max {

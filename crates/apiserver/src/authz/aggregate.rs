@@ -18,7 +18,8 @@ pub(crate) async fn after_write(api: &Api, kind: &objects::Kind) -> Result<(), A
     loop {
         let listing = api.store.list(ListRequest::all(&object::prefix(&CLUSTER_ROLE, None))).await?;
         let mut docs: Vec<Value> = listing.entries.iter().map(|entry| object::document(entry)).collect();
-        let changed = gather(&mut docs);
+        let mut changed = gather(&mut docs);
+        changed.truncate(store::BATCH_MAX);
         if changed.is_empty() {
             return Ok(());
         }
@@ -27,9 +28,8 @@ pub(crate) async fn after_write(api: &Api, kind: &objects::Kind) -> Result<(), A
             Op::update(entry.key.clone(), object::encode(&CLUSTER_ROLE, &docs[index]), entry.modified)
         };
         match api.store.write(changed.into_iter().map(update).collect()).await {
-            Ok(_) => return Ok(()),
-            // Someone else wrote a role: look again.
-            Err(WriteError::Conflict { .. }) => {}
+            // There may be more; or someone else wrote a role: look again.
+            Ok(_) | Err(WriteError::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
         }
     }

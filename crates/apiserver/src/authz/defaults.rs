@@ -42,10 +42,12 @@ pub(crate) async fn ensure(api: &Api) -> Result<(), ApiError> {
             batch.extend(op);
         }
         if batch.is_empty() {
-            return Ok(());
+            return aggregate::after_write(api, &CLUSTER_ROLE).await;
         }
+        batch.truncate(store::BATCH_MAX);
         match api.store.write(batch).await {
-            Ok(_) => return aggregate::after_write(api, &CLUSTER_ROLE).await,
+            // There may be more.
+            Ok(_) => {}
             // Another server of the same store was faster.
             Err(WriteError::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),

@@ -5,6 +5,8 @@
 
 mod cases;
 mod engines;
+#[path = "../support/etcd.rs"]
+mod etcd_server;
 mod history;
 mod linear;
 mod outages;

@@ -6,13 +6,16 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use store::{Etcd, EtcdOptions, ListRequest, Op, OpenError, ReadError, Revision, Store, WatchError, WriteError};
 use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use crate::cases::{A, B, collect, put, text};
-use crate::engines::EtcdServer;
+use crate::engines::options;
+use crate::etcd_server::EtcdServer;
 
 /// An address that stays the same while etcd moves or is cut off.
 struct Relay {
@@ -89,7 +92,7 @@ async fn a_cut_connection_fails_writes_and_new_reads_and_heals() {
     assert_eq!(store.list(ListRequest::all("/registry/")).await.unwrap().entries.len(), 1);
 
     // Meanwhile another server of the same etcd goes on.
-    let other = Etcd::open(server.options()).await.unwrap();
+    let other = Etcd::open(options(&server)).await.unwrap();
     put(&other, A, "2").await;
 
     relay.join(server.port);
@@ -124,7 +127,7 @@ async fn changes_compacted_during_an_outage_end_the_watches() {
     let mut changes = store.watch("/registry/pods/", before).await.unwrap();
 
     relay.cut();
-    let other = Etcd::open(server.options()).await.unwrap();
+    let other = Etcd::open(options(&server)).await.unwrap();
     put(&other, A, "2").await;
     let now = put(&other, B, "1").await;
     other.compact(now).await.unwrap();
@@ -141,7 +144,7 @@ async fn changes_compacted_during_an_outage_end_the_watches() {
 #[tokio::test]
 async fn a_paused_etcd_is_waited_for_or_given_up() {
     let server = EtcdServer::start();
-    let store = Arc::new(Etcd::open(server.options()).await.unwrap());
+    let store = Arc::new(Etcd::open(options(&server)).await.unwrap());
     let before = put(&*store, A, "1").await;
     signal(&server, "STOP");
     let asked = tokio::spawn({
@@ -163,8 +166,8 @@ fn signal(server: &EtcdServer, name: &str) {
 #[tokio::test]
 async fn two_servers_of_one_etcd_see_each_other() {
     let server = EtcdServer::start();
-    let one = Etcd::open(server.options()).await.unwrap();
-    let two = Etcd::open(server.options()).await.unwrap();
+    let one = Etcd::open(options(&server)).await.unwrap();
+    let two = Etcd::open(options(&server)).await.unwrap();
     for round in 0..50 {
         let key = format!("/registry/pods/default/{round}");
         let written = one.write(vec![Op::create(&*key, "1")]).await.unwrap();
@@ -182,8 +185,8 @@ async fn two_servers_of_one_etcd_see_each_other() {
 #[tokio::test]
 async fn keys_outside_the_prefix_are_not_ours() {
     let server = EtcdServer::start();
-    let ours = Etcd::open(server.options()).await.unwrap();
-    let theirs = EtcdOptions { prefix: "/elsewhere/".into(), ..server.options() };
+    let ours = Etcd::open(options(&server)).await.unwrap();
+    let theirs = EtcdOptions { prefix: "/elsewhere/".into(), ..options(&server) };
     let theirs = Etcd::open(theirs).await.unwrap();
     let written = put(&theirs, "/elsewhere/x", "1").await;
     assert_eq!(ours.revision().await.unwrap(), written);
@@ -194,14 +197,14 @@ async fn keys_outside_the_prefix_are_not_ours() {
 #[tokio::test]
 async fn a_second_start_loads_everything_in_pages() {
     let server = EtcdServer::start();
-    let store = Etcd::open(server.options()).await.unwrap();
+    let store = Etcd::open(options(&server)).await.unwrap();
     for batch in 0..11 {
         let ops = (0..100).map(|index| Op::create(format!("/registry/pods/{batch}/{index:03}"), "x"));
         store.write(ops.collect()).await.unwrap();
     }
     let before = store.list(ListRequest::all("/registry/")).await.unwrap();
     drop(store);
-    let store = Etcd::open(server.options()).await.unwrap();
+    let store = Etcd::open(options(&server)).await.unwrap();
     let after = store.list(ListRequest::all("/registry/")).await.unwrap();
     let rows = |listing: &store::Listing| -> Vec<_> {
         listing.entries.iter().map(|entry| (entry.key.clone(), entry.created, entry.modified)).collect()
@@ -220,4 +223,43 @@ async fn an_etcd_nobody_answers_for_is_named() {
     let error = Etcd::open(options).await.unwrap_err();
     assert!(matches!(error, OpenError::Etcd { .. }));
     assert!(error.to_string().contains(&nobody.to_string()), "{error}");
+}
+
+/// A directory with an authority, a server's and a client's certificate.
+fn certificates() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let key = rcgen::KeyPair::generate().unwrap();
+    std::fs::write(dir.path().join("ca.crt"), params.self_signed(&key).unwrap().pem()).unwrap();
+    let authority = rcgen::Issuer::new(params, key);
+    for name in ["server", "client"] {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let params = rcgen::CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        let leaf = params.signed_by(&key, &authority).unwrap();
+        std::fs::write(dir.path().join(format!("{name}.crt")), leaf.pem()).unwrap();
+        std::fs::write(dir.path().join(format!("{name}.key")), key.serialize_pem()).unwrap();
+    }
+    dir
+}
+
+#[tokio::test]
+async fn etcd_may_want_to_know_who_calls() {
+    let files = certificates();
+    let path = |name: &str| files.path().join(name);
+    let read = |name: &str| CertificateDer::from_pem_file(path(name)).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(read("ca.crt")).unwrap();
+    let key = PrivateKeyDer::from_pem_file(path("client.key")).unwrap();
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots);
+    let known = config.clone().with_client_auth_cert(vec![read("client.crt")], key).unwrap();
+    let stranger = config.with_no_client_auth();
+
+    let server = EtcdServer::start_with_tls(files.path());
+    let store = Etcd::open(EtcdOptions { tls: Some(known), ..options(&server) }).await.unwrap();
+    let written = put(&store, A, "1").await;
+    assert_eq!(store.revision().await.unwrap(), written);
+    let patience = Duration::from_millis(500);
+    let refused = Etcd::open(EtcdOptions { tls: Some(stranger), patience, ..options(&server) }).await;
+    assert!(matches!(refused, Err(OpenError::Etcd { .. })), "etcd wants a certificate");
 }
