@@ -27,7 +27,8 @@ mod memory;
 mod pending;
 
 pub use contract::{
-    BATCH_MAX, Condition, Delivery, ListRequest, Listing, Op, OpenError, ReadError, Store, Watch, WatchError, WriteError,
+    BATCH_MAX, Condition, Delivery, ListRequest, Listing, Op, OpenError, ReadError, Store, Watch, WatchError,
+    WriteError,
 };
 pub use embedded::{Embedded, Options};
 pub use entry::{Change, Entry, Event, Revision};
