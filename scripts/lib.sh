@@ -85,6 +85,32 @@ need_old_kubectl() {
     fi
 }
 
+# need_client_libraries puts the Python and JavaScript clients that tests/clients
+# imports into target/tools and tells the tests where.
+need_client_libraries() {
+    local tools=target/tools here=tests/clients
+    need_packages python3-venv
+    command -v npm >/dev/null || need_packages nodejs npm
+    if ! cmp -s "$here/requirements.txt" "$tools/python/requirements.txt"; then
+        say "Fetching the Python client"
+        rm -rf "$tools/python"
+        python3 -m venv "$tools/python"
+        "$tools/python/bin/pip" install --quiet --disable-pip-version-check --requirement "$here/requirements.txt"
+        cp "$here/requirements.txt" "$tools/python/"
+    fi
+    if ! cmp -s "$here/package-lock.json" "$tools/javascript/package-lock.json"; then
+        say "Fetching the JavaScript client"
+        rm -rf "$tools/javascript"
+        mkdir -p "$tools/javascript"
+        cp "$here/package.json" "$here/package-lock.json" "$tools/javascript/"
+        (cd "$tools/javascript" && npm ci --silent --no-audit --no-fund) || { rm -rf "$tools/javascript"; return 1; }
+    fi
+    cp "$here/javascript_client.mjs" "$tools/javascript/"
+    PYTHON_CLIENT=$(realpath --no-symlinks "$tools/python/bin/python")
+    JAVASCRIPT_CLIENT=$(realpath "$tools/javascript")
+    export PYTHON_CLIENT JAVASCRIPT_CLIENT
+}
+
 # Prints e.g. 1.35.2, or 0 when the file is no kubectl.
 kubectl_version() {
     local version

@@ -161,6 +161,16 @@ impl Podium {
         all.iter().map(of).collect()
     }
 
+    /// Every version at hand, oldest first.
+    pub fn every_kubectl(&self) -> Vec<Kubectl<'_>> {
+        let mut all = beside(&kubectl());
+        if all.is_empty() {
+            return self.kubectls();
+        }
+        all.dedup();
+        all.into_iter().map(|path| Kubectl { podium: self, path }).collect()
+    }
+
     fn kubectl_command(&self) -> Command {
         Kubectl { podium: self, path: kubectl() }.command(&[])
     }
@@ -203,6 +213,20 @@ impl Kubectl<'_> {
         let (config, cache) = (self.podium.data().join("admin.kubeconfig"), self.podium.work().join("kube"));
         command.args(arguments).env("KUBECONFIG", config).env("KUBECACHEDIR", cache);
         command
+    }
+
+    /// Listens until so many objects have come; `react` hears how many did so far.
+    #[track_caller]
+    pub fn hear(&self, arguments: &[&str], count: usize, react: impl Fn(usize)) -> Vec<Value> {
+        let deadline = Instant::now() + Patience::LONG.0;
+        let stream = Stream::start(&mut self.command(arguments), read_objects);
+        let mut heard = Vec::new();
+        while heard.len() < count {
+            let object = stream.next(deadline).unwrap_or_else(|why| panic!("{why} after {heard:#?}"));
+            heard.push(object);
+            react(heard.len());
+        }
+        heard
     }
 
     /// What its name says, good for names of objects.

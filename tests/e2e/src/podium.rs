@@ -214,25 +214,31 @@ impl Podium {
         assert_eq!(status.code, Some(0), "{}\n{}", status.stderr, self.log_tail());
     }
 
+    /// Starts `podium server` instead of `podium up` and waits until it answers.
+    #[track_caller]
+    pub fn start_server(&mut self) {
+        let mut command = self.podium_command(&["server", "--log", LOG, "--bind", &self.address()]);
+        command.args(&self.flags);
+        self.start_and_hear(&mut command, "podium server is ready");
+    }
+
     /// Starts `podium agent` as a node of another instance and waits until it is ready.
     #[track_caller]
     pub fn start_agent_for(&mut self, cluster: &Self, node: &str) {
-        assert!(self.agent.is_none(), "it runs already");
         let kubeconfig = cluster.data().join("admin.kubeconfig");
-        let child = self
-            .podium_command(&["agent", "--log", LOG, "--node-name", node])
-            .arg("--kubeconfig")
-            .arg(kubeconfig)
-            .args(self.thresholds())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(self.log())
-            .spawn();
+        let mut command = self.podium_command(&["agent", "--log", LOG, "--node-name", node]);
+        command.arg("--kubeconfig").arg(kubeconfig).args(self.thresholds());
+        self.start_and_hear(&mut command, &format!("node {node} is ready"));
+    }
+
+    #[track_caller]
+    fn start_and_hear(&mut self, command: &mut Command, greeting: &str) {
+        assert!(self.agent.is_none(), "it runs already");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(self.log()).spawn();
         let mut child = child.expect("the binary can be started");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
         self.agent = Some(child);
-        let greeting = lines.next();
-        assert_eq!(greeting, Some(format!("node {node} is ready")), "{}", self.log_tail());
+        assert_eq!(lines.next().as_deref(), Some(greeting), "{}", self.log_tail());
         // Or it could not speak any more.
         thread::spawn(move || lines.for_each(drop));
     }

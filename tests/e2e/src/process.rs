@@ -35,6 +35,13 @@ impl Done {
         self.stdout
     }
 
+    /// Its output, if it failed with this code.
+    #[track_caller]
+    pub fn refused_quietly(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{}\nstdout: {}\nstderr: {}", self.command, self.stdout, self.stderr);
+        self.stdout
+    }
+
     /// Its complaint, if it failed with this code.
     #[track_caller]
     pub fn refused(self, code: i32) -> String {

@@ -5,11 +5,13 @@
 //! (`probes`) and told what happens to it (`hooks`), what about wrong input
 //! (`refusals`), where do images come from (`images`), how is it reached (`network`) and told of others (`services`),
 //! how does one look into it (`streams`), how far is it from the node (`isolation`), what can be configured (`gates`), what the node decides
-//! about all of them (`node`, `resize`, `statics`), what survives when the agent does not (`agent`, `chaos`) or the disk is slow (`slow_disk`), does it
-//! all work with other parts (`elsewhere`), and who else may use the runtime (`cri`).
+//! about all of them (`node`, `resize`, `statics`), what survives when the agent does not (`agent`, `chaos`) or the disk is
+//! slow (`slow_disk`), does it all work with other parts (`elsewhere`), who else may use the runtime (`cri`), and does every
+//! client get along with the API (`clients`, `programs`).
 
 mod agent;
 mod chaos;
+mod clients;
 mod cri;
 mod documents;
 mod elsewhere;
@@ -23,6 +25,7 @@ mod node;
 mod node_loss;
 mod permissions;
 mod probes;
+mod programs;
 mod refusals;
 mod resize;
 mod restarts;
