@@ -124,11 +124,11 @@ impl Trail {
     }
 
     pub(crate) fn caller(&mut self, identity: &Identity) {
-        self.event.insert("user".to_owned(), user(identity));
+        self.event.insert("user".to_owned(), identity.document());
     }
 
     pub(crate) fn seen_as(&mut self, identity: &Identity) {
-        self.event.insert("impersonatedUser".to_owned(), user(identity));
+        self.event.insert("impersonatedUser".to_owned(), identity.document());
     }
 
     /// What was answered, before the headers are final.
@@ -220,17 +220,6 @@ fn object(path: &str) -> Option<Value> {
     ];
     let said = fields.into_iter().filter(|(_, value)| !value.is_empty());
     Some(Value::Object(said.map(|(key, value)| (key.to_owned(), json!(value))).collect()))
-}
-
-fn user(identity: &Identity) -> Value {
-    let mut user = json!({"username": identity.user, "groups": identity.groups});
-    if !identity.uid.is_empty() {
-        user["uid"] = json!(identity.uid);
-    }
-    if !identity.extra.is_empty() {
-        user["extra"] = json!(identity.extra);
-    }
-    user
 }
 
 fn text_of(headers: &HeaderMap, name: &str) -> String {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::accounts;
@@ -80,6 +81,18 @@ impl Identity {
     /// API-642: may do everything.
     pub(crate) fn is_master(&self) -> bool {
         self.is_in(MASTERS)
+    }
+
+    /// As a `UserInfo` shows it.
+    pub(crate) fn document(&self) -> Value {
+        let mut user = json!({"username": self.user, "groups": self.groups});
+        if !self.uid.is_empty() {
+            user["uid"] = json!(self.uid);
+        }
+        if !self.extra.is_empty() {
+            user["extra"] = json!(self.extra);
+        }
+        user
     }
 
     fn is_in(&self, group: &str) -> bool {

@@ -26,7 +26,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     call.kind.ops.default(&mut doc);
     let status = match call.kind.kind {
         "TokenReview" => token(api, &doc).await?,
-        "SelfSubjectReview" => json!({"userInfo": user(&call.caller)}),
+        "SelfSubjectReview" => json!({"userInfo": call.caller.document()}),
         "SelfSubjectRulesReview" => rules(api, call, &doc).await?,
         _ => access(api, call, &doc).await?,
     };
@@ -55,21 +55,10 @@ async fn token(api: &Api, doc: &Value) -> Result<Value, ApiError> {
     Ok(match accounts::identity_of(api, token, &wanted).await? {
         Some((identity, of)) => {
             let known: Vec<&String> = audiences.iter().filter(|audience| of.contains(audience)).collect();
-            json!({"authenticated": true, "user": user(&identity), "audiences": known})
+            json!({"authenticated": true, "user": identity.document(), "audiences": known})
         }
         None => json!({"user": {}, "error": "invalid bearer token"}),
     })
-}
-
-fn user(identity: &Identity) -> Value {
-    let mut user = json!({"username": identity.user, "groups": identity.groups});
-    if !identity.uid.is_empty() {
-        user["uid"] = json!(identity.uid);
-    }
-    if !identity.extra.is_empty() {
-        user["extra"] = json!(identity.extra);
-    }
-    user
 }
 
 fn texts(list: &Value) -> Vec<String> {

@@ -144,31 +144,9 @@ pub(crate) fn labels(labels: &Value, path: &str) -> Vec<FieldError> {
 
 /// A label selector, where there is one.
 pub(crate) fn label_selector(selector: &Value, path: &str) -> Vec<FieldError> {
-    let mut errors = labels(doc::at(selector, "matchLabels"), &format!("{path}.matchLabels"));
-    for (index, expression) in items(selector, "matchExpressions").iter().enumerate() {
-        let path = format!("{path}.matchExpressions[{index}]");
-        let values = items(expression, "values");
-        match text(expression, "operator") {
-            "In" | "NotIn" if values.is_empty() => {
-                let detail = "must be specified when `operator` is 'In' or 'NotIn'";
-                errors.push(FieldError::required(format!("{path}.values"), detail));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                let detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
-                errors.push(FieldError::forbidden(format!("{path}.values"), detail));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            other => {
-                errors.push(FieldError::invalid(format!("{path}.operator"), other, "not a valid selector operator"));
-            }
-        }
-        let key = text(expression, "key");
-        invalid_each(&mut errors, &format!("{path}.key"), key, names::qualified_name(key));
-        for (index, value) in values.iter().filter_map(Value::as_str).enumerate() {
-            invalid_each(&mut errors, &format!("{path}.values[{index}]"), value, names::label_value(value));
-        }
-    }
-    errors
+    let mut errors = crate::errors::Errors(Vec::new());
+    crate::selectors::typed::check(&mut errors, path, selector);
+    errors.0
 }
 
 /// API-181: keys are qualified names in any case; all of it has a limit.
