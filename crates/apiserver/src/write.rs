@@ -50,7 +50,9 @@ pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Ans
         certificates::stamp(&call.caller, &mut doc);
     }
     admission::check_create(api, call, &doc).await?;
+    let warnings = call.kind.ops.warnings(&doc, None);
     let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, &options).await?;
+    call.warnings.extend(warnings);
     authz::after_write(api, call.kind).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
@@ -256,6 +258,9 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
             Stored::At(bytes, revision) => {
                 if part == Part::Finalize {
                     namespaces::finish(api, call.name()).await?;
+                }
+                if part == Part::Main {
+                    call.warnings.extend(call.kind.ops.warnings(&doc, Some(&old)));
                 }
                 authz::after_write(api, call.kind).await?;
                 return stored_answer(api, call, StatusCode::OK, &bytes, revision);

@@ -137,3 +137,26 @@ async fn api_045_controllers_of_every_kind_are_scaled_alike() {
         assert_eq!(fixture.admin.get(&format!("{path}/web")).await.1["spec"]["replicas"], 7);
     }
 }
+
+#[tokio::test]
+async fn api_581_what_a_template_hardly_means_is_warned_of() {
+    let fixture = fixture().await;
+    let mut doc = deployment();
+    doc["spec"]["template"]["spec"]["containers"][0]["env"] =
+        json!([{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]);
+    let warnings = async |method: &str, path: &str, doc: &Value| {
+        let request = http::Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let body = http_body_util::Full::new(doc.to_string().into());
+        let response = fixture.admin.send(request.body(body).unwrap()).await;
+        assert!(response.status().is_success());
+        response.headers().get_all("warning").iter().map(|text| text.to_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let expected = r#"299 - "spec.template.spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply""#;
+    let path = format!("{APPS}/deployments");
+    assert_eq!(warnings("POST", &path, &doc).await, [expected]);
+    // Said once, not with every write.
+    doc["spec"]["replicas"] = json!(3);
+    assert_eq!(warnings("PUT", &format!("{path}/web"), &doc).await.len(), 0);
+    doc["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
+    assert_eq!(warnings("PUT", &format!("{path}/web"), &doc).await, [expected]);
+}

@@ -412,6 +412,11 @@ pub trait KindOps: Sync {
         meta::validate_update(doc, old)
     }
 
+    /// What is allowed but hardly meant, in a new object or a change of `old`.
+    fn warnings(&self, doc: &Value, old: Option<&Value>) -> Vec<String> {
+        self.template().map(|path| pod::template::warnings(doc, old, path)).unwrap_or_default()
+    }
+
     /// What a field selector can select by (API-217).
     fn fields(&self, doc: &Value) -> Vec<(&'static str, String)> {
         meta::fields(doc, self.kind().scope)

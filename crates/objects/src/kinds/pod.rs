@@ -23,6 +23,7 @@ mod table;
 pub(super) mod template;
 mod update;
 mod validate;
+mod warnings;
 
 pub static KIND: Kind = Kind {
     group: "",
@@ -136,6 +137,7 @@ impl KindOps for PodOps {
 
     fn validate_create(&self, doc: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
+        errors.extend(validate::annotations::all(doc, "metadata.annotations"));
         errors.extend(validate::spec(doc, &Features::of_new(gates)));
         errors.extend(validate::images(doc));
         errors.extend(validate::create(doc));
@@ -167,6 +169,13 @@ impl KindOps for PodOps {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(status::validate(doc, old, gates));
         errors
+    }
+
+    fn warnings(&self, doc: &Value, old: Option<&Value>) -> Vec<String> {
+        if old.is_some() {
+            return Vec::new();
+        }
+        warnings::host_name(doc).into_iter().chain(warnings::all(doc, "")).collect()
     }
 
     /// API-218.

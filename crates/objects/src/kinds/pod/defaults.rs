@@ -203,8 +203,30 @@ fn volume(volume: &mut Map<String, Value>) {
             field_ref(item);
         }
     }
+    for (kind, field, value) in PLUGINS {
+        if let Some(source) = volume.get_mut(kind) {
+            drop_zero(as_object(source), &[field]);
+            set_default(as_object(source), field, value);
+        }
+    }
+    if let Some(disk) = volume.get_mut("azureDisk") {
+        set_default(as_object(disk), "readOnly", false);
+    }
     claim_template(volume);
 }
+
+/// API-489: what old kinds of volumes say when they say nothing.
+const PLUGINS: [(&str, &str, &str); 9] = [
+    ("iscsi", "iscsiInterface", "default"),
+    ("rbd", "pool", "rbd"),
+    ("rbd", "user", "admin"),
+    ("rbd", "keyring", "/etc/ceph/keyring"),
+    ("azureDisk", "cachingMode", "ReadWrite"),
+    ("azureDisk", "kind", "Shared"),
+    ("azureDisk", "fsType", "ext4"),
+    ("scaleIO", "storageMode", "ThinProvisioned"),
+    ("scaleIO", "fsType", "xfs"),
+];
 
 /// API-488.
 fn claim_template(volume: &mut Map<String, Value>) {

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::features::Features;
-use super::{defaults, validate};
+use super::{defaults, validate, warnings};
 use crate::doc::{as_object, at, items, object, set_default};
 use crate::errors::FieldError;
 use crate::gates::Gates;
@@ -39,6 +39,7 @@ pub(crate) fn drop_unavailable(doc: &mut Value, old: &Value, path: &str, gates: 
 pub(crate) fn validate(template: &Value, old: &Value, path: &str, gates: &Gates) -> Vec<FieldError> {
     let mut errors = meta::labels(at(template, "metadata.labels"), "labels");
     errors.extend(meta::annotations(at(template, "metadata.annotations"), "annotations"));
+    errors.extend(validate::annotations::all(template, "annotations"));
     errors.extend(validate::spec(template, &Features::of_stored(gates, old)));
     // API-535
     if !items(template, "spec.ephemeralContainers").is_empty() {
@@ -46,4 +47,10 @@ pub(crate) fn validate(template: &Value, old: &Value, path: &str, gates: &Gates)
         errors.push(FieldError::forbidden("spec.ephemeralContainers", detail));
     }
     errors.into_iter().map(|error| error.under(path)).collect()
+}
+
+/// API-580 to API-587: what is said about a template that is new or changed.
+pub(crate) fn warnings(doc: &Value, old: Option<&Value>, path: &str) -> Vec<String> {
+    let is_changed = old.is_none_or(|old| at(old, path) != at(doc, path));
+    if is_changed { warnings::all(at(doc, path), &format!("{path}.")) } else { Vec::new() }
 }

@@ -385,3 +385,21 @@ fn lc_325_a_volume_without_source_is_an_empty_directory() {
         "{undefaulted:?}"
     );
 }
+
+#[test]
+fn api_489_old_kinds_of_volumes_have_their_defaults() {
+    let mut doc = pod(json!({"containers": [{"name": "a", "image": "x"}], "volumes": [
+        {"name": "i", "iscsi": {"targetPortal": "t", "iqn": "q", "lun": 0}},
+        {"name": "r", "rbd": {"monitors": ["m"], "image": "i"}},
+        {"name": "d", "azureDisk": {"diskName": "d", "diskURI": "u"}},
+        {"name": "s", "scaleIO": {"gateway": "g", "system": "s", "secretRef": {"name": "x"}}},
+    ]}));
+    PodOps.default(&mut doc);
+    let volumes = &doc["spec"]["volumes"];
+    assert_eq!(volumes[0]["iscsi"]["iscsiInterface"], "default");
+    let of = |volume: &Value, fields: [&str; 3]| fields.map(|field| volume[field].as_str().unwrap().to_owned());
+    assert_eq!(of(&volumes[1]["rbd"], ["pool", "user", "keyring"]), ["rbd", "admin", "/etc/ceph/keyring"]);
+    assert_eq!(of(&volumes[2]["azureDisk"], ["cachingMode", "kind", "fsType"]), ["ReadWrite", "Shared", "ext4"]);
+    assert_eq!(volumes[2]["azureDisk"]["readOnly"], false);
+    assert_eq!(of(&volumes[3]["scaleIO"], ["storageMode", "fsType", "gateway"]), ["ThinProvisioned", "xfs", "g"]);
+}

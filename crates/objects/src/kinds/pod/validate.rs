@@ -1,5 +1,6 @@
 //! What a pod's spec must look like (API-496 to API-579), in field order.
-//! Containers, environment, probes, resources and volumes have a file each.
+//! Containers, environment, probes, resources, volumes and what belongs
+//! together besides have a file each.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,14 @@ use crate::kinds::pod::features::Features;
 use crate::meta::{self, invalid_each};
 use crate::names;
 
+mod affinity;
+pub(super) mod annotations;
+mod claims;
 mod container;
 mod env;
 mod probe;
 mod resources;
+mod system;
 mod volume;
 
 pub(in crate::kinds) use resources::list as amounts;
@@ -33,6 +38,8 @@ pub(super) fn spec(doc: &Value, features: &Features) -> Vec<FieldError> {
     meta_like(&mut errors, spec);
     scheduling(&mut errors, spec);
     security(&mut errors, spec);
+    system::all(&mut errors, spec);
+    claims::all(&mut errors, spec);
     // API-545
     if let Some(seconds) = at(spec, "activeDeadlineSeconds").as_i64().filter(|s| !(1..=2_147_483_647).contains(s)) {
         let detail = "must be between 1 and 2147483647, inclusive";
@@ -146,20 +153,7 @@ fn scheduling(errors: &mut Errors, spec: &Value) {
     if !policy.is_empty() {
         errors.one_of("spec.preemptionPolicy", policy, &["PreemptLowerPriority", "Never"]);
     }
-    for (index, constraint) in items(spec, "topologySpreadConstraints").iter().enumerate() {
-        let path = format!("spec.topologySpreadConstraints[{index}]");
-        if at(constraint, "maxSkew").as_i64().unwrap_or(0) <= 0 {
-            let value = at(constraint, "maxSkew").as_i64().unwrap_or(0);
-            errors.push(FieldError::invalid(format!("{path}.maxSkew"), value, "must be greater than zero"));
-        }
-        let key = text(constraint, "topologyKey");
-        if key.is_empty() {
-            errors.push(FieldError::required(format!("{path}.topologyKey"), "can not be empty"));
-        }
-        errors.optional(&format!("{path}.topologyKey"), key, names::qualified_name);
-        let when = text(constraint, "whenUnsatisfiable");
-        errors.one_of(&format!("{path}.whenUnsatisfiable"), when, &["DoNotSchedule", "ScheduleAnyway"]);
-    }
+    affinity::all(errors, spec);
 }
 
 pub(in crate::kinds) fn tolerate(errors: &mut Errors, toleration: &Value, path: &str) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::volume::Volumes;
-use super::{Errors, env, probe, resources};
+use super::{Errors, claims, env, probe, resources};
 use crate::doc::{at, items, text};
 use crate::errors::FieldError;
 use crate::kinds::pod::features::{Features, RESTART_ALL};
@@ -105,7 +105,9 @@ fn common(errors: &mut Errors, container: &Value, path: &str, pod: &Pod<'_>) {
     env::all(errors, container, path, pod.volumes);
     mounts(errors, container, path, pod.volumes);
     pull_policy(errors, text(container, "imagePullPolicy"), &format!("{path}.imagePullPolicy"));
+    devices(errors, container, path, pod.volumes);
     resources::container(errors, container, path, pod.spec);
+    claims::of_container(errors, container, path, pod.spec);
     security(errors, container, path);
 }
 
@@ -171,6 +173,46 @@ fn mounts(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes<
         }
         sub_path(errors, mount, &path);
         propagation(errors, mount, &path, privileged);
+    }
+}
+
+/// API-520: block devices come from claims.
+fn devices(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes<'_>) {
+    let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
+    let is_mounted = |field: &str, value: &str| {
+        !value.is_empty() && items(container, "volumeMounts").iter().any(|mount| text(mount, field) == value)
+    };
+    for (index, device) in items(container, "volumeDevices").iter().enumerate() {
+        let (name, target) = (text(device, "name"), text(device, "devicePath"));
+        let (name_path, path) =
+            (format!("{path}.volumeDevices[{index}].name"), format!("{path}.volumeDevices[{index}].devicePath"));
+        if name.is_empty() {
+            errors.push(FieldError::required(&name_path, ""));
+        } else if !names.insert(name) {
+            errors.push(FieldError::invalid(&name_path, name, "must be unique"));
+        }
+        match volumes.get(name) {
+            None => errors.push(FieldError::not_found(&name_path, name)),
+            Some(volume) if ["persistentVolumeClaim", "ephemeral"].iter().all(|kind| at(volume, kind).is_null()) => {
+                let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+                errors.push(FieldError::invalid(&name_path, name, detail));
+            }
+            Some(_) => {}
+        }
+        if target.is_empty() {
+            errors.push(FieldError::required(&path, ""));
+        } else if target.split('/').any(|part| part == "..") {
+            errors.push(FieldError::invalid(&path, target, "can not contain backsteps ('..')"));
+        } else if !paths.insert(target) {
+            errors.push(FieldError::invalid(&path, target, "must be unique"));
+        }
+        if is_mounted("name", name) {
+            errors.push(FieldError::invalid(&name_path, name, "must not already exist in volumeMounts"));
+        }
+        if is_mounted("mountPath", target) {
+            let detail = "must not already exist as a path in volumeMounts";
+            errors.push(FieldError::invalid(&path, target, detail));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use super::volume::Volumes;
 use crate::doc::{at, items, text};
 use crate::errors::FieldError;
 use crate::names;
+use crate::quantity::Quantity;
 
 const SOURCES: [&str; 5] = ["fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef"];
 
@@ -59,7 +60,7 @@ fn value_from(errors: &mut Errors, variable: &Value, path: &str, volumes: &Volum
     for name in &given {
         let (path, reference) = (format!("{path}.{name}"), at(source, name));
         match *name {
-            "fieldRef" => field_ref(errors, reference, &path),
+            "fieldRef" => field_ref(errors, reference, &path, &FIELDS),
             "resourceFieldRef" => resource_ref(errors, reference, &path),
             "fileKeyRef" => file_ref(errors, reference, &path, volumes),
             _ => key_ref(errors, reference, &path),
@@ -79,8 +80,8 @@ fn value_from(errors: &mut Errors, variable: &Value, path: &str, volumes: &Volum
     }
 }
 
-/// API-508.
-fn field_ref(errors: &mut Errors, reference: &Value, path: &str) {
+/// API-508, API-509: which fields can be shown depends on where.
+pub(super) fn field_ref(errors: &mut Errors, reference: &Value, path: &str, fields: &[&str]) {
     let field = text(reference, "fieldPath");
     let path = format!("{path}.fieldPath");
     if field.is_empty() {
@@ -94,9 +95,10 @@ fn field_ref(errors: &mut Errors, reference: &Value, path: &str) {
             "metadata.annotations" => errors.optional(&path, &key.to_lowercase(), names::qualified_name),
             _ => errors.push(FieldError::invalid(path, field, "does not support subscript")),
         }
-    } else if OTHER_FIELDS.contains(&field) {
-        errors.push(FieldError::not_supported(path, field, &FIELDS));
-    } else if !FIELDS.contains(&field) {
+    } else if fields.contains(&field) {
+    } else if OTHER_FIELDS.contains(&field) || FIELDS.contains(&field) {
+        errors.push(FieldError::not_supported(path, field, fields));
+    } else {
         let detail = format!("error converting fieldPath: field label not supported: {field}");
         errors.push(FieldError::invalid(path, field, detail));
     }
@@ -108,6 +110,28 @@ pub(super) fn resource_ref(errors: &mut Errors, reference: &Value, path: &str) {
     let huge = resource.starts_with("limits.hugepages-") || resource.starts_with("requests.hugepages-");
     if !huge {
         errors.one_of(&format!("{path}.resource"), resource, &RESOURCES);
+    }
+    divisor(errors, reference, path);
+}
+
+/// API-511.
+fn divisor(errors: &mut Errors, reference: &Value, path: &str) {
+    const CPU: [&str; 2] = ["1m", "1"];
+    const BYTES: [&str; 13] = ["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"];
+    let Some(divisor) = Quantity::parse(text(reference, "divisor")).ok().filter(|divisor| !divisor.is_zero()) else {
+        return;
+    };
+    let resource = text(reference, "resource");
+    let (known, shown, of): (&[&str], _, _) = match resource.split_once('.').map_or("", |(_, name)| name) {
+        "cpu" => (&CPU, CPU.join(" and "), "cpu"),
+        "memory" => (&BYTES, BYTES.join(", "), "memory"),
+        "ephemeral-storage" => (&BYTES, BYTES.join(", "), "local ephemeral storage"),
+        name if name.starts_with("hugepages-") => (&BYTES, BYTES.join(", "), "hugepages"),
+        _ => return,
+    };
+    if !known.contains(&divisor.to_string().as_str()) {
+        let detail = format!("only divisor's values {shown} are supported with the {of} resource");
+        errors.push(FieldError::invalid(format!("{path}.divisor"), resource, detail));
     }
 }
 

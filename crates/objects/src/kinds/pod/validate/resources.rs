@@ -40,7 +40,7 @@ pub(in crate::kinds) fn list(errors: &mut Errors, list: &Value, path: &str) {
 }
 
 /// API-528.
-fn requests_within_limits(errors: &mut Errors, resources: &Value, path: &str) {
+pub(super) fn requests_within_limits(errors: &mut Errors, resources: &Value, path: &str) {
     let amount = |value: &Value| Quantity::parse(value.as_str().unwrap_or_default()).unwrap_or_default();
     for (name, request) in at(resources, "requests").as_object().into_iter().flatten() {
         let exact = is_huge(name) || name.contains('/');

@@ -349,3 +349,277 @@ fn lc_116_a_readiness_gate_is_a_qualified_name() {
         spec.readinessGates[1].conditionType: Invalid value: "no spaces": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
     );
 }
+
+/// A pod with one plain container and whatever else `spec` says.
+fn pod_level(spec: Value, expected: Expect) {
+    let mut spec = spec;
+    if spec["containers"].is_null() {
+        spec["containers"] = json!([{"name": "a", "image": "x"}]);
+    }
+    check(spec, expected);
+}
+
+#[test]
+fn api_554_api_555_node_affinity_selects_by_labels_and_names() {
+    let required = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
+    pod_level(
+        required(json!([])),
+        expect![
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Required value: must have at least one node selector term"
+        ],
+    );
+    let expressions = json!([{"key": "a", "operator": "In"}, {"key": "a", "operator": "Exists", "values": ["x"]},
+        {"key": "a", "operator": "Gt", "values": ["1", "2"]}, {"key": "-", "operator": "Like", "values": ["-"]}]);
+    let fields = json!([{"key": "metadata.uid", "operator": "Exists"},
+        {"key": "metadata.name", "operator": "In", "values": ["A", "b"]}]);
+    pod_level(
+        required(json!([{"matchExpressions": expressions, "matchFields": fields}])),
+        expect![[r#"
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[1].values: Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[2].values: Required value: must be specified single value when `operator` is 'Lt' or 'Gt'
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[3].operator: Invalid value: "Like": not a valid selector operator
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[3].key: Invalid value: "-": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchExpressions[3].values[0]: Invalid value: "-": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].operator: Invalid value: "Exists": not a valid selector operator
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key: Invalid value: "metadata.uid": not a valid field selector key
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[1].values: Required value: must be only one value when `operator` is 'In' or 'NotIn' for node field selector
+        spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[1].values[0]: Invalid value: "A": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
+    );
+    let preferred = json!([{"weight": 0, "preference": {"matchExpressions": [{"key": "a", "operator": "NotIn"}]}}]);
+    pod_level(
+        json!({"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}),
+        expect![[r#"
+            spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 0: must be in the range 1-100
+            spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"#]],
+    );
+}
+
+#[test]
+fn api_556_pod_affinity_needs_a_topology_and_a_selector() {
+    let terms = json!([{"namespaces": ["A"], "matchLabelKeys": ["x"]},
+        {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}, "matchLabelKeys": ["app", "-"],
+            "mismatchLabelKeys": ["app"], "namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}]);
+    let weighted = json!([{"weight": 101, "podAffinityTerm": {"topologyKey": "zone", "labelSelector": {}}}]);
+    let affinity = json!({"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms},
+        "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}});
+    let mut doc = pod(json!({"containers": [{"name": "a", "image": "x"}], "affinity": affinity}));
+    doc["metadata"]["labels"] = json!({"app": "a"});
+    PodOps.default(&mut doc);
+    PodOps.prepare_create(&mut doc, &Gates::default());
+    let errors: Vec<String> = PodOps.validate_create(&doc, &Gates::default()).iter().map(ToString::to_string).collect();
+    expect![[r#"
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].namespace: Invalid value: "A": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].matchLabelKeys: Forbidden: must not be specified when labelSelector is not set
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Required value: can not be empty
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Invalid value: "": name part must be non-empty
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[0].topologyKey: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].namespaceSelector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].matchLabelKeys[1]: Invalid value: "-": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1][0]: Invalid value: "app": exists in both matchLabelKeys and labelSelector
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1][0]: Invalid value: "app": exists in both matchLabelKeys and labelSelector
+        spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].matchLabelKeys[0]: Invalid value: "app": exists in both matchLabelKeys and mismatchLabelKeys
+        spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight: Invalid value: 101: must be in the range 1-100"#]].assert_eq(&errors.join("\n"));
+}
+
+#[test]
+fn api_557_spread_constraints_are_told_apart() {
+    let constraint = json!({"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 0,
+        "nodeAffinityPolicy": "Maybe", "labelSelector": {"matchLabels": {"a b": "c"}}});
+    pod_level(
+        json!({"topologySpreadConstraints": [constraint, constraint]}),
+        expect![[r#"
+        spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}: Duplicate value: "{zone, ScheduleAnyway}"
+        spec.topologySpreadConstraints[0].minDomains: Invalid value: 0: must be greater than zero
+        spec.topologySpreadConstraints[0].minDomains: Invalid value: 0: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway
+        spec.topologySpreadConstraints[0].nodeAffinityPolicy: Unsupported value: "Maybe": supported values: "Honor", "Ignore"
+        spec.topologySpreadConstraints[0].labelSelector.matchLabels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
+        spec.topologySpreadConstraints[1].minDomains: Invalid value: 0: must be greater than zero
+        spec.topologySpreadConstraints[1].minDomains: Invalid value: 0: can only use minDomains if whenUnsatisfiable=DoNotSchedule, not ScheduleAnyway
+        spec.topologySpreadConstraints[1].nodeAffinityPolicy: Unsupported value: "Maybe": supported values: "Honor", "Ignore"
+        spec.topologySpreadConstraints[1].labelSelector.matchLabels: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"#]],
+    );
+}
+
+#[test]
+fn api_562_an_operating_system_has_its_own_options() {
+    pod_level(
+        json!({"os": {"name": "beos"}}),
+        expect![[r#"spec.os: Unsupported value: "beos": supported values: "linux", "windows""#]],
+    );
+    pod_level(json!({"os": {"name": ""}}), expect!["spec.os.name: Required value"]);
+    let context = json!({"windowsOptions": {"runAsUserName": "x"}});
+    let containers = json!([{"name": "a", "image": "x", "securityContext": context}]);
+    pod_level(
+        json!({"os": {"name": "linux"}, "securityContext": context, "containers": containers}),
+        expect![[r#"
+        spec.securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod
+        spec.containers[0].securityContext.windowsOptions: Forbidden: windows options cannot be set for a linux pod"#]],
+    );
+    let containers = json!([{"name": "a", "image": "x", "securityContext": {"privileged": true, "runAsUser": 1}}]);
+    pod_level(
+        json!({"os": {"name": "windows"}, "hostPID": true, "securityContext": {"fsGroup": 1}, "containers": containers}),
+        expect![[r#"
+            spec.hostPID: Forbidden: cannot be set for a windows pod
+            spec.securityContext.fsGroup: Forbidden: cannot be set for a windows pod
+            spec.containers[0].securityContext.privileged: Forbidden: cannot be set for a windows pod
+            spec.containers[0].securityContext.runAsUser: Forbidden: cannot be set for a windows pod"#]],
+    );
+}
+
+#[test]
+fn api_539_app_armor_profiles_have_names_only_on_the_host() {
+    let profile = |profile: Value| json!({"securityContext": {"appArmorProfile": profile}});
+    pod_level(
+        profile(json!({"type": "Localhost"})),
+        expect![
+            "spec.securityContext.appArmorProfile.localhostProfile: Required value: must be set when AppArmor type is Localhost"
+        ],
+    );
+    pod_level(
+        profile(json!({"type": "Localhost", "localhostProfile": " x"})),
+        expect![[
+            r#"spec.securityContext.appArmorProfile.localhostProfile: Invalid value: " x": must not be padded with whitespace"#
+        ]],
+    );
+    pod_level(
+        profile(json!({"type": "Unconfined", "localhostProfile": "x"})),
+        expect![[
+            r#"spec.securityContext.appArmorProfile.localhostProfile: Invalid value: "x": can only be set when AppArmor type is Localhost"#
+        ]],
+    );
+    pod_level(
+        profile(json!({"type": "Strict"})),
+        expect![[
+            r#"spec.securityContext.appArmorProfile.type: Unsupported value: "Strict": supported values: "Localhost", "RuntimeDefault", "Unconfined""#
+        ]],
+    );
+    container(
+        json!({"securityContext": {"appArmorProfile": {"type": ""}}}),
+        expect![
+            "spec.containers[0].securityContext.appArmorProfile.type: Required value: type is required when appArmorProfile is set"
+        ],
+    );
+}
+
+#[test]
+fn api_550_another_name_for_the_host_excludes_others() {
+    pod_level(
+        json!({"hostnameOverride": "A".repeat(65), "setHostnameAsFQDN": true, "hostNetwork": true}),
+        expect![[r#"
+            spec.hostnameOverride: Forbidden: may not be specified when setHostnameAsFQDN is true
+            spec.hostnameOverride: Forbidden: may not be specified when hostNetwork is true
+            spec.hostnameOverride: Too long: may not be more than 64 bytes
+            spec.hostnameOverride: Invalid value: "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
+    );
+}
+
+#[test]
+fn api_529_api_566_claims_are_made_before_they_are_used() {
+    pod_level(
+        json!({"resourceClaims": [{"name": "a", "resourceClaimName": "x", "resourceClaimTemplateName": "y"}, {"name": "a"},
+            {"name": "B", "resourceClaimName": "C"}],
+            "containers": [{"name": "a", "image": "x", "resources": {"claims": [{"name": "a"}, {"name": "a", "request": "r"},
+                {"name": "z"}, {"name": ""}]}}]}),
+        expect![[r#"
+            spec.containers[0].resources.claims[1]: Duplicate value: "a/r"
+            spec.containers[0].resources.claims[2]: Not found: "z": must be one of the names in pod.spec.resourceClaims: B, a
+            spec.containers[0].resources.claims[3]: Required value
+            spec.resourceClaims[0]: Invalid value: {"name":"a","resourceClaimName":"x","resourceClaimTemplateName":"y"}: at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified
+            spec.resourceClaims[1].name: Duplicate value: "a"
+            spec.resourceClaims[1]: Invalid value: {"name":"a"}: must specify one of: `resourceClaimName`, `resourceClaimTemplateName`
+            spec.resourceClaims[2].name: Invalid value: "B": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')
+            spec.resourceClaims[2].resourceClaimName: Invalid value: "C": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"#]],
+    );
+    container(
+        json!({"resources": {"claims": [{"name": "z"}]}}),
+        expect![[
+            r#"spec.containers[0].resources.claims[0]: Not found: "z": must be one of the names in pod.spec.resourceClaims which is empty"#
+        ]],
+    );
+}
+
+#[test]
+fn api_564_api_565_resources_of_a_whole_pod_hold_its_containers() {
+    pod_level(
+        json!({"resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi"}, "requests": {"cpu": "1500m"}},
+            "overhead": {"cpu": "-1"},
+            "containers": [{"name": "a", "image": "x", "resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "2"}}}]}),
+        expect![[r#"
+            spec.overhead.limits[cpu]: Invalid value: "-1": must be greater than or equal to 0
+            spec.resources.limits[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: "cpu", "hugepages-", "memory"
+            spec.resources.requests[ephemeral-storage]: Unsupported value: "ephemeral-storage": supported values: "cpu", "hugepages-", "memory"
+            spec.resources.requests: Invalid value: "1500m": must be less than or equal to cpu limit of 1
+            spec.resources.requests[cpu]: Invalid value: "1500m": must be greater than or equal to aggregate container requests of 2
+            spec.resources.containers[0][cpu].limits: Invalid value: "2": must be less than or equal to pod limits of 1"#]],
+    );
+}
+
+#[test]
+fn api_567_api_568_some_annotations_mean_something() {
+    let with = |annotations: Value, spec: Value| {
+        let mut doc = pod(spec);
+        doc["metadata"]["annotations"] = annotations;
+        PodOps.default(&mut doc);
+        let errors = PodOps.validate_create(&doc, &Gates::default());
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    };
+    let spec = json!({"containers": [{"name": "a", "image": "x"}]});
+    expect![[r#"metadata.annotations[kubernetes.io/config.mirror]: Invalid value: "hash": must set spec.nodeName if mirror pod annotation is set"#]].assert_eq(&with(json!({"kubernetes.io/config.mirror": "hash"}), spec.clone()));
+    let mut claiming = spec.clone();
+    claiming["nodeName"] = json!("n");
+    claiming["resourceClaims"] = json!([{"name": "a", "resourceClaimName": "x"}]);
+    expect![": Forbidden: static pods do not support resource claims"]
+        .assert_eq(&with(json!({"kubernetes.io/config.mirror": "hash"}), claiming));
+    for cost in ["ten", "+1", "007", "2147483648"] {
+        let errors = with(json!({"controller.kubernetes.io/pod-deletion-cost": cost}), spec.clone());
+        assert!(errors.ends_with("must be a 32bit integer"), "{cost}: {errors}");
+    }
+    assert_eq!(with(json!({"controller.kubernetes.io/pod-deletion-cost": "-100"}), spec), "");
+}
+
+#[test]
+fn api_509_api_511_what_files_and_variables_show_of_their_pod() {
+    pod_level(
+        json!({"volumes": [{"name": "v", "downwardAPI": {"items": [
+            {"path": "a", "fieldRef": {"fieldPath": "spec.nodeName"}}, {"path": "b", "fieldRef": {"fieldPath": "metadata.labels"}},
+            {"path": "c", "fieldRef": {"fieldPath": "metadata.age"}},
+            {"path": "d", "resourceFieldRef": {"containerName": "a", "resource": "limits.memory", "divisor": "3"}}]}}]}),
+        expect![[r#"
+            spec.volumes[0].downwardAPI.items[0].fieldRef.fieldPath: Unsupported value: "spec.nodeName": supported values: "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"
+            spec.volumes[0].downwardAPI.items[2].fieldRef.fieldPath: Invalid value: "metadata.age": error converting fieldPath: field label not supported: metadata.age
+            spec.volumes[0].downwardAPI.items[3].resourceFieldRef.divisor: Invalid value: "limits.memory": only divisor's values 1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei are supported with the memory resource"#]],
+    );
+    let cpu = json!({"resource": "requests.cpu", "divisor": "5m"});
+    container(
+        json!({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": cpu}}]}),
+        expect![[
+            r#"spec.containers[0].env[0].valueFrom.resourceFieldRef.divisor: Invalid value: "requests.cpu": only divisor's values 1m and 1 are supported with the cpu resource"#
+        ]],
+    );
+    let fine = json!({"resource": "limits.ephemeral-storage", "divisor": "1Mi"});
+    container(json!({"env": [{"name": "A", "valueFrom": {"resourceFieldRef": fine}}]}), expect![[""]]);
+}
+
+#[test]
+fn api_520_block_devices_come_from_claims() {
+    let devices = json!([{"name": "v", "devicePath": "/dev/a"}, {"name": "c", "devicePath": "/dev/../b"},
+        {"name": "c", "devicePath": "/dev/a"}, {"name": "nope", "devicePath": "/m"}, {}]);
+    pod_level(
+        json!({"volumes": [{"name": "v"}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}}],
+            "containers": [{"name": "a", "image": "x", "volumeMounts": [{"name": "c", "mountPath": "/m"}],
+                "volumeDevices": devices}]}),
+        expect![[r#"
+            spec.containers[0].volumeDevices[0].name: Invalid value: "v": can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode
+            spec.containers[0].volumeDevices[1].devicePath: Invalid value: "/dev/../b": can not contain backsteps ('..')
+            spec.containers[0].volumeDevices[1].name: Invalid value: "c": must not already exist in volumeMounts
+            spec.containers[0].volumeDevices[2].name: Invalid value: "c": must be unique
+            spec.containers[0].volumeDevices[2].devicePath: Invalid value: "/dev/a": must be unique
+            spec.containers[0].volumeDevices[2].name: Invalid value: "c": must not already exist in volumeMounts
+            spec.containers[0].volumeDevices[3].name: Not found: "nope"
+            spec.containers[0].volumeDevices[3].devicePath: Invalid value: "/m": must not already exist as a path in volumeMounts
+            spec.containers[0].volumeDevices[4].name: Required value
+            spec.containers[0].volumeDevices[4].name: Not found: ""
+            spec.containers[0].volumeDevices[4].devicePath: Required value"#]],
+    );
+}

@@ -120,6 +120,10 @@ fn files(errors: &mut Errors, source: &Value, path: &str, kind: &str) {
     }
 }
 
+/// What a file may show of its pod (API-509), sorted.
+const FIELDS: [&str; 5] =
+    ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
+
 /// API-577: exactly one of two references.
 fn downward(errors: &mut Errors, item: &Value, path: &str) {
     let (field, resource) = (at(item, "fieldRef"), at(item, "resourceFieldRef"));
@@ -137,7 +141,7 @@ fn downward(errors: &mut Errors, item: &Value, path: &str) {
             }
             env::resource_ref(errors, resource, &format!("{path}.resourceFieldRef"));
         }
-        (false, true) => {}
+        (false, true) => env::field_ref(errors, field, &format!("{path}.fieldRef"), &FIELDS),
     }
 }
 
