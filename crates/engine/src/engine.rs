@@ -164,10 +164,13 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
         .map_err(|error| CriError::Failed(format!("runtime operation failed: {error}")))
 }
 
+/// Of the runtime, and of the one way to run pods it has.
+pub(crate) const NAME: &str = "podium";
+
 #[async_trait]
 impl Runtime for Engine {
     async fn version(&self) -> Result<RuntimeVersion, CriError> {
-        Ok(RuntimeVersion { name: "podium".into(), version: env!("CARGO_PKG_VERSION").into() })
+        Ok(RuntimeVersion { name: NAME.into(), version: env!("CARGO_PKG_VERSION").into() })
     }
 
     async fn run_sandbox(&self, config: SandboxConfig) -> Result<SandboxId, CriError> {

@@ -12,7 +12,7 @@ use shim::wire::{self, Reply, Request};
 use tokio::sync::Mutex;
 
 use crate::cgroups::Devices;
-use crate::engine::{Inner, blocking};
+use crate::engine::{Inner, NAME, blocking};
 use crate::network::NetworkError;
 use crate::records::{self, SandboxRecord};
 use crate::shim_client::{self, Shim, Told};
@@ -273,10 +273,11 @@ fn check_users(config: &SandboxConfig) -> Result<(), CriError> {
     Ok(())
 }
 
-/// There is one way to run pods here. The words are containerd's.
+/// There is one way to run pods here, which a RuntimeClass may name. The words
+/// are containerd's.
 fn refuse_handlers(config: &SandboxConfig) -> Result<(), CriError> {
     match config.runtime_handler.as_str() {
-        "" => Ok(()),
+        "" | NAME => Ok(()),
         other => Err(CriError::Invalid(format!("no runtime for {other:?} is configured"))),
     }
 }

@@ -9,6 +9,7 @@ use crate::harness::Case;
 use crate::world::{World, check, shell};
 
 pub(crate) const CASES: &[Case] = &[
+    ("a_runtime_class_may_name_the_engine_and_nothing_else", a_runtime_class_may_name_the_engine_and_nothing_else),
     ("lc_063_exits_have_the_reasons_of_the_table", lc_063_exits_have_the_reasons_of_the_table),
     ("a_created_container_waits_for_its_start", a_created_container_waits_for_its_start),
     ("lc_063_a_missing_program_is_a_start_error", lc_063_a_missing_program_is_a_start_error),
@@ -26,6 +27,21 @@ pub(crate) const CASES: &[Case] = &[
     ("changes_are_announced_and_lists_are_newest_first", changes_are_announced_and_lists_are_newest_first),
     ("the_host_network_is_shared_on_request", the_host_network_is_shared_on_request),
 ];
+
+fn a_runtime_class_may_name_the_engine_and_nothing_else() {
+    check(|world| async move {
+        let with = |handler: &str| {
+            let mut config = world.sandbox_config("a");
+            config.runtime_handler = handler.into();
+            config
+        };
+        let refused = world.engine.run_sandbox(with("kata")).await.unwrap_err().to_string();
+        assert_eq!(refused, "no runtime for \"kata\" is configured");
+        let sandbox = world.engine.run_sandbox(with("podium")).await.unwrap();
+        let (code, output) = world.outcome(&sandbox, "c", "echo runs").await;
+        assert_eq!((code, output.contains("runs")), (0, true), "{output}");
+    });
+}
 
 fn lc_063_exits_have_the_reasons_of_the_table() {
     check(|world| async move {
