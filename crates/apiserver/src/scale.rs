@@ -1,4 +1,4 @@
-//! The `scale` subresource (API-608): a small view of a controller that can be
+//! The `scale` subresource (API-389, API-608): a small view of a controller that can be
 //! read and written without knowing its kind.
 
 use http::StatusCode;

@@ -95,6 +95,7 @@ impl KindOps for CronOps {
         errors
     }
 
+    /// API-365: nothing is settled for good.
     fn validate_update(&self, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(spec(doc, old, gates));

@@ -38,6 +38,7 @@ static OPS: Plain = Plain {
     check: spec,
     check_update: |errors, doc, _| spec(errors, doc),
     check_status: status,
+    // API-290.
     cells: |doc| {
         let bound = |path: &str| match at(doc, path) {
             Value::Null => json!("N/A"),

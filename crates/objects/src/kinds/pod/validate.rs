@@ -33,6 +33,7 @@ pub(super) fn spec(doc: &Value, features: &Features) -> Vec<FieldError> {
     let spec = at(doc, "spec");
     let volumes = volume::all(&mut errors, spec);
     container::all(&mut errors, spec, &volumes, features);
+    // API-541
     errors.one_of("spec.restartPolicy", text(spec, "restartPolicy"), &["Always", "OnFailure", "Never"]);
     dns(&mut errors, spec);
     meta_like(&mut errors, spec);
@@ -113,7 +114,7 @@ fn ip(errors: &mut Errors, path: &str, address: &str) {
     }
 }
 
-/// Fields that are names: API-547 to API-551, API-558, API-559.
+/// Fields that are names: API-547, API-548, API-549, API-551, API-558, API-559.
 fn meta_like(errors: &mut Errors, spec: &Value) {
     errors.0.extend(meta::labels(at(spec, "nodeSelector"), "spec.nodeSelector"));
     for field in ["nodeName", "serviceAccountName", "priorityClassName", "runtimeClassName"] {

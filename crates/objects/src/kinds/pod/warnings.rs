@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn api_581_to_587_what_is_hardly_meant_is_said() {
+    fn api_581_api_582_api_583_api_584_api_585_api_586_api_587_what_is_hardly_meant_is_said() {
         let pod = json!({
             "metadata": {"name": "a", "annotations": {"scheduler.alpha.kubernetes.io/critical-pod": ""}},
             "spec": {

@@ -99,11 +99,13 @@ fn api_725_daemon_sets_replace_one_pod_at_a_time() {
 }
 
 #[test]
-fn api_729_a_replication_controller_selects_what_it_makes() {
+fn api_729_api_225_a_replication_controller_selects_what_it_makes() {
     let doc = created(object("ReplicationController", json!({"template": template()})));
     assert_eq!(doc["spec"]["selector"], json!({"app": "web"}));
     assert_eq!(doc["metadata"]["labels"], json!({"app": "web"}));
     assert_eq!(doc["spec"]["replicas"], 1);
+    let fields = ops("v1", "ReplicationController").fields(&doc);
+    assert!(fields.contains(&("status.replicas", "0".to_owned())), "{fields:?}");
 }
 
 #[test]
@@ -201,7 +203,7 @@ fn api_745_a_replica_set_speaks_of_deployments() {
 }
 
 #[test]
-fn api_746_all_that_is_wrong_with_a_stateful_set_is_named() {
+fn api_746_api_173_all_that_is_wrong_with_a_stateful_set_is_named() {
     let mut doc = whole(
         "StatefulSet",
         json!({"serviceName": "A", "podManagementPolicy": "Sometimes", "replicas": -1, "minReadySeconds": -1,
@@ -444,7 +446,7 @@ fn api_775_counters_of_a_status_fit_each_other() {
 }
 
 #[test]
-fn api_244_to_247_api_279_to_282_rows_of_controllers() {
+fn api_244_api_245_api_246_api_247_api_279_api_280_api_281_api_282_rows_of_controllers() {
     let with = |kind: &str, status: Value| {
         let mut doc = whole(kind, json!({"replicas": 3}));
         doc["status"] = status;

@@ -33,7 +33,7 @@ fn refused(spec: Value, expected: Expect) {
 }
 
 #[test]
-fn api_726_api_727_a_job_runs_once_and_selects_by_its_uid() {
+fn api_726_api_727_api_781_a_job_runs_once_and_selects_by_its_uid() {
     let mut doc = stored(json!({}));
     assert_eq!(ops("batch/v1", "Job").validate_create(&doc, &Gates::default()), Vec::new());
     doc["spec"]["template"].as_object_mut().unwrap().shift_remove("spec");
@@ -398,7 +398,7 @@ fn api_749_the_start_is_kept_while_a_job_runs() {
 }
 
 #[test]
-fn api_248_job_rows() {
+fn api_248_api_283_api_284_job_rows() {
     let with = |spec: Value, status: Value| {
         let mut doc = job(spec);
         doc["status"] = status;
@@ -507,7 +507,7 @@ fn api_365_everything_of_a_cron_job_may_change() {
 }
 
 #[test]
-fn api_249_cron_job_rows() {
+fn api_249_api_285_cron_job_rows() {
     row(
         cron_job(json!({"schedule": "@daily"})),
         expect![[r#"["nightly","@daily","<none>","<unset>",0,"<none>","60m","main","busybox:1","<none>"]"#]],

@@ -8,7 +8,7 @@ fn budget(spec: Value) -> Value {
 }
 
 #[test]
-fn api_740_api_776_a_budget_begins_with_nothing_allowed() {
+fn api_051_api_740_api_776_a_budget_begins_with_nothing_allowed() {
     create(
         budget(json!({"minAvailable": "50%", "selector": {}})),
         expect![[

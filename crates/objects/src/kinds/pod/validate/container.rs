@@ -116,7 +116,7 @@ pub(super) fn pull_policy(errors: &mut Errors, word: &str, path: &str) {
     errors.one_of(path, word, &["Always", "IfNotPresent", "Never"]);
 }
 
-/// API-501 to API-505.
+/// API-501, API-502, API-504, API-505.
 fn ports(errors: &mut Errors, container: &Value, path: &str, host_network: bool) {
     let mut seen = BTreeSet::new();
     for (index, port) in items(container, "ports").iter().enumerate() {
@@ -154,7 +154,7 @@ fn host_port_conflicts(errors: &mut Errors, container: &Value, path: &str, taken
     }
 }
 
-/// API-515 to API-519.
+/// API-515, API-516.
 fn mounts(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes<'_>) {
     let mut seen = BTreeSet::new();
     let privileged = at(container, "securityContext.privileged") == true;
@@ -216,6 +216,7 @@ fn devices(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes
     }
 }
 
+/// API-517.
 fn sub_path(errors: &mut Errors, mount: &Value, path: &str) {
     for field in ["subPath", "subPathExpr"] {
         descending_path(errors, &format!("{path}.{field}"), text(mount, field));
@@ -241,6 +242,7 @@ pub(super) fn no_dot_dot(errors: &mut Errors, path: &str, value: &str) {
     }
 }
 
+/// API-518, API-519.
 fn propagation(errors: &mut Errors, mount: &Value, path: &str, privileged: bool) {
     let propagation = text(mount, "mountPropagation");
     if !propagation.is_empty() {
@@ -345,7 +347,7 @@ fn security(errors: &mut Errors, container: &Value, path: &str) {
     }
 }
 
-/// Of a security context; only a `Localhost` profile has a name.
+/// API-538: of a security context; only a `Localhost` profile has a name.
 pub(super) fn seccomp(errors: &mut Errors, context: &Value, path: &str) {
     let profile = at(context, "seccompProfile");
     if profile.is_null() {

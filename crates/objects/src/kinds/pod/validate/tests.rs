@@ -60,7 +60,7 @@ fn api_496_to_500_containers_have_names_images_and_known_policies() {
 }
 
 #[test]
-fn api_501_to_505_ports() {
+fn api_501_api_502_api_503_api_504_api_505_ports() {
     container(
         json!({"ports": [
             {"name": "x", "containerPort": 80, "hostPort": 80}, {"name": "x", "containerPort": 70000, "protocol": "ICMP"},
@@ -111,7 +111,7 @@ fn api_506_to_514_environment() {
 }
 
 #[test]
-fn api_515_to_519_mounts() {
+fn api_515_api_516_api_517_api_518_api_519_mounts() {
     container(
         json!({"volumeMounts": [
             {"name": "v", "mountPath": "/a"}, {"name": "w", "mountPath": "/a", "subPath": "/x"},
@@ -218,7 +218,7 @@ fn api_533_534_init_containers() {
 }
 
 #[test]
-fn seccomp_profiles_have_a_type_and_stay_in_their_directory() {
+fn api_538_seccomp_profiles_have_a_type_and_stay_in_their_directory() {
     let profile = |profile: Value, expected: Expect| {
         container(json!({"name": "a", "image": "x", "securityContext": {"seccompProfile": profile}}), expected);
     };
@@ -257,13 +257,13 @@ fn seccomp_profiles_have_a_type_and_stay_in_their_directory() {
 }
 
 #[test]
-fn api_535_to_561_pod_level_fields() {
+fn api_535_api_541_api_548_api_549_api_561_pod_level_fields() {
     check(
         json!({
             "containers": [{"name": "a", "image": "x", "securityContext": {"runAsUser": -1, "privileged": true, "allowPrivilegeEscalation": false}}],
             "ephemeralContainers": [{"name": "e", "image": "x"}],
             "restartPolicy": "Sometimes", "dnsPolicy": "None", "activeDeadlineSeconds": 0, "nodeName": "N",
-            "hostname": "a.b", "schedulingGates": [{"name": "g"}, {"name": "g"}], "nodeSelector": {"a": "-"},
+            "hostname": "a.b", "serviceAccountName": "S", "schedulingGates": [{"name": "g"}, {"name": "g"}], "nodeSelector": {"a": "-"},
             "tolerations": [{"operator": "Equal", "value": "x"}, {"key": "k", "operator": "Exists", "value": "v"},
                 {"key": "k", "operator": "Lt", "tolerationSeconds": 3, "effect": "NoSchedule"}],
             "hostPID": true, "shareProcessNamespace": true, "hostUsers": false,
@@ -276,6 +276,7 @@ fn api_535_to_561_pod_level_fields() {
             spec.dnsConfig: Required value: must provide `dnsConfig` when `dnsPolicy` is None
             spec.nodeSelector: Invalid value: "-": a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')
             spec.nodeName: Invalid value: "N": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
+            spec.serviceAccountName: Invalid value: "S": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')
             spec.hostname: Invalid value: "a.b": must not contain dots
             spec.schedulingGates[1]: Duplicate value: "g"
             spec.tolerations[0].operator: Invalid value: "Equal": operator must be Exists when `key` is empty, which means "match all values and all keys"
@@ -291,7 +292,7 @@ fn api_535_to_561_pod_level_fields() {
 }
 
 #[test]
-fn api_569_to_578_volumes() {
+fn api_569_api_574_api_575_api_576_api_578_volumes() {
     check(
         json!({"containers": [{"name": "a", "image": "x"}], "volumes": [
             {"name": "a", "emptyDir": {"sizeLimit": "-1"}}, {"name": "a", "emptyDir": {}, "secret": {"secretName": "s"}},

@@ -49,6 +49,7 @@ fn one_source(errors: &mut Errors, volume: &Value, path: &str, spec: &Value) {
     }
 }
 
+/// API-574: first what must be there at all.
 fn check(errors: &mut Errors, kind: &str, source: &Value, path: &str, spec: &Value) {
     let mut required = |field: &str| {
         if text(source, field).is_empty() {
@@ -97,7 +98,7 @@ fn host_path(errors: &mut Errors, source: &Value, path: &str) {
     }
 }
 
-/// API-575 to API-577.
+/// API-575, API-576, API-577.
 fn files(errors: &mut Errors, source: &Value, path: &str, kind: &str) {
     mode(errors, at(source, "defaultMode"), &format!("{path}.defaultMode"));
     for (index, item) in items(source, "items").iter().enumerate() {
