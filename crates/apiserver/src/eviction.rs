@@ -32,7 +32,7 @@ pub(crate) async fn evict(api: &Api, call: &Call, body: RequestBody) -> Answer {
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
             "code": StatusCode::CREATED.as_u16(),
         }),
-        // API-599: a failure only within the answer.
+        // API-599, TC-210: a failure only within the answer.
         Outcome::TwoBudgets => json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
             "message": "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -154,6 +154,7 @@ impl Eviction<'_> {
             let entry = self.api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind, budget))?;
             let mut doc = object::document(&entry);
             check(&doc)?;
+            // TC-213.
             if self.options.is_dry_run {
                 return Ok(());
             }

@@ -28,6 +28,7 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> An
     update(api, call, &Source::Replace(wanted), &options).await
 }
 
+/// API-082: what `kubectl scale` sends.
 pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
     let options = WriteOptions::parse(&call.query, "PatchOptions")?.by(&call.headers);
     let kind_of_patch = Patch::kind_of(&call.headers)?;

@@ -51,7 +51,7 @@ async fn api_608_a_scale_is_read_and_written() {
 }
 
 #[tokio::test]
-async fn api_389_a_patch_of_the_scale_sees_the_scale() {
+async fn api_082_api_389_a_patch_of_the_scale_sees_the_scale() {
     let fixture = fixture().await;
     deployed(&fixture.admin).await;
     let (code, scale) = fixture.admin.merge(SCALE, &json!({"spec": {"replicas": 0}})).await;
