@@ -236,6 +236,11 @@ impl Api {
             authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
         }
         check_segments(&path)?;
+        if !verb.is_reading() {
+            // API-331: what a write is decided on is no older than what its
+            // caller may have seen, of this server or of another one.
+            self.store.revision().await?;
+        }
         let body = self.in_json(&mut parts.headers, &path, body).await?;
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;

@@ -30,6 +30,18 @@ async fn serve(etcd: &EtcdServer) -> Client {
 async fn api_203_two_servers_of_one_etcd_show_each_others_writes() {
     let etcd = EtcdServer::start();
     let (one, two) = (serve(&etcd).await, serve(&etcd).await);
+    // API-331: whoever goes on at the other server finds what it did here.
+    for round in 0..10 {
+        let namespace = format!("n{round}");
+        one.post("/api/v1/namespaces", &json!({"metadata": {"name": namespace}})).await;
+        let maps = format!("/api/v1/namespaces/{namespace}/configmaps");
+        let (code, mut made) = two.post(&maps, &json!({"metadata": {"name": "a"}})).await;
+        assert_eq!(code, 201, "{made}");
+        made["data"] = json!({"v": "1"});
+        let (code, changed) = one.put(&format!("{maps}/a"), &made).await;
+        assert_eq!(code, 200, "{changed}");
+        assert_eq!(two.delete(&format!("{maps}/a"), &serde_json::Value::Null).await.0, 200);
+    }
     let (_, list) = two.get(MAPS).await;
     let version = list["metadata"]["resourceVersion"].as_str().unwrap();
     let mut events = two.watch(&format!("{MAPS}?watch=true&resourceVersion={version}")).await;

@@ -26,7 +26,7 @@ use tonic::{Code, Status};
 
 use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
-use crate::pending::holds;
+use crate::pending::{check_size, holds};
 use crate::{Condition, Entry, ListRequest, Listing, Op, OpenError, Options, ReadError, Revision};
 use crate::{Store, Watch, WatchError, WriteError};
 use follow::{Follower, entry};
@@ -123,10 +123,6 @@ impl Etcd {
         let shown = tokio::time::timeout(SHOWN_TIMEOUT, seen.wait_for(|seen| *seen >= revision));
         matches!(shown.await, Ok(Ok(_)))
     }
-
-    fn check_size(&self, batch: &[Op]) -> Result<(), WriteError> {
-        crate::pending::check_size(batch, self.value_bytes_max)
-    }
 }
 
 impl Drop for Etcd {
@@ -168,7 +164,7 @@ impl Store for Etcd {
     }
 
     async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError> {
-        self.check_size(&batch)?;
+        check_size(&batch, self.value_bytes_max)?;
         let answer = self.link.call(transaction(&batch)).await;
         let answer = answer.map_err(|status| WriteError::Unavailable { detail: told(&status) })?;
         let revision = revision_of(answer.header.as_ref());
