@@ -14,7 +14,7 @@ use crate::auth::{CREDENTIAL, Identity};
 use crate::authz::{Access, Object, Resource};
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::tokens::{Bound, Claims, ISSUER, Subject, Tokens};
-use crate::{negotiate, object};
+use crate::{joining, negotiate, object};
 
 /// API-648.
 const LIFE_DEFAULT: i64 = 3600;
@@ -213,6 +213,9 @@ pub(crate) async fn bearer(api: &Api, headers: &HeaderMap) -> Result<Option<Iden
     let Some((scheme, token)) = given.split_once(' ') else { return Ok(None) };
     if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
         return Ok(None);
+    }
+    if let Some((id, secret)) = joining::parts(token.trim()) {
+        return joining::identity(api, id, secret).await?.map(Some).ok_or(ApiError::Unauthorized);
     }
     let (identity, _) = identity_of(api, token.trim(), &[ISSUER]).await?.ok_or(ApiError::Unauthorized)?;
     Ok(Some(identity))

@@ -35,6 +35,7 @@ mod eviction;
 mod flow;
 mod health;
 mod impersonation;
+mod joining;
 mod logs;
 mod metrics;
 mod namespaces;

@@ -194,3 +194,27 @@ async fn api_060_autoscalers_are_stored_once_and_seen_twice() {
         .await;
     assert_eq!(code, 422, "{status}");
 }
+
+#[tokio::test]
+async fn api_640_a_bootstrap_token_lets_a_machine_ask() {
+    let fixture = fixture().await;
+    let encoded = |text: &str| STANDARD.encode(text);
+    let secret = json!({"metadata": {"name": "bootstrap-token-abcdef"}, "type": "bootstrap.kubernetes.io/token", "data": {
+        "token-id": encoded("abcdef"), "token-secret": encoded("0123456789abcdef"), "usage-bootstrap-authentication": encoded("true")}});
+    assert_eq!(fixture.admin.post("/api/v1/namespaces/kube-system/secrets", &secret).await.0, 201);
+    let stranger = Client(fixture.api.anonymous());
+    let mut ask = request("r", "kubernetes.io/kube-apiserver-client-kubelet", &pem("system:nodes"));
+    ask["spec"]["usages"] = json!(["digital signature", "client auth"]);
+    let send = async |token: &str, method: &str, path: &str, body: &Value| {
+        let request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+        let request = request.header("authorization", format!("Bearer {token}"));
+        stranger.send(request.body(Full::new(Bytes::from(body.to_string()))).unwrap()).await
+    };
+    assert_eq!(send("abcdef.0123456789abcdee", "POST", REQUESTS, &ask).await.status(), 401);
+    let response = send("abcdef.0123456789abcdef", "POST", REQUESTS, &ask).await;
+    assert_eq!(response.status(), 201);
+    let made = fixture::json_of(response).await;
+    assert_eq!(made["spec"]["username"], "system:bootstrap:abcdef");
+    let response = send("abcdef.0123456789abcdef", "GET", "/api/v1/nodes", &json!(null)).await;
+    assert_eq!(response.status(), 403, "it may ask, and nothing else");
+}

@@ -20,7 +20,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may fail by panicking"))]
 
-pub use k8s_openapi::{api, apimachinery};
+pub use k8s_openapi::{ByteString, api, apimachinery};
 
 pub mod apply;
 pub mod cron;

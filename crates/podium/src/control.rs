@@ -118,6 +118,7 @@ impl Plan<'_> {
             storage,
             nodes: self.settings.podium.nodes()?,
             terminated_pods_max: self.settings.podium.terminated_pods_max(),
+            signer: Some(Arc::new(self.authority.signer(&self.instance.places.pki(), self.clock.clone())?)),
         })
     }
 }

@@ -23,6 +23,7 @@ mod preflight;
 mod scarcity;
 mod server;
 mod shutdown;
+mod signer;
 mod simulate;
 mod status;
 mod up;

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use ambient::Timestamp;
+use ambient::{Clock, Timestamp};
 use anyhow::{Context, Result, bail};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -18,6 +18,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::instance::{make_private_dir, write_private};
+use crate::signer::Signer;
 
 const CA_YEARS: i64 = 10;
 const LEAF_YEARS: i64 = 1;
@@ -61,6 +62,13 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_pem(&certificate_pem, key).with_context(damaged)?;
         let certificate = pem_to_der(&certificate_pem).with_context(damaged)?;
         Ok(Self { certificate_pem, certificate, issuer, today })
+    }
+
+    /// Signs for others, with the key below `dir`, as long as we run.
+    pub(crate) fn signer(&self, dir: &Path, clock: Clock) -> Result<Signer> {
+        let key = fs::read_to_string(dir.join("ca.key")).context("cannot read the key of the authority")?;
+        let issuer = Issuer::from_ca_cert_pem(&self.certificate_pem, KeyPair::from_pem(&key)?)?;
+        Ok(Signer { issuer, clock })
     }
 
     pub(crate) fn certificate_pem(&self) -> &str {

@@ -4,16 +4,20 @@
 //! Contains no decision: who is scheduled where and when to try again is
 //! `scheduler`'s, what the cluster does by itself is `controllers`'.
 
+mod certificates;
 mod disruption;
 mod ephemeral;
 mod garbage;
 mod namespaces;
 mod nodes;
 mod pod_gc;
+mod quota;
 mod scheduling;
 mod storage;
 mod taint_eviction;
 mod writes;
+
+use std::sync::Arc;
 
 use ambient::{Clock, Rng};
 use client::Client;
@@ -42,12 +46,13 @@ impl Reconciler {
     }
 }
 
+pub use certificates::{Asked, Signer};
 pub use controllers::nodes::Settings as NodeSettings;
 pub use controllers::pod_gc::TERMINATED_MAX;
 pub use storage::StorageConfig;
 
 /// What the controllers need to know.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ControllersConfig {
     /// The API server's authority, in PEM: what pods are told to trust.
     pub certificate: String,
@@ -56,6 +61,8 @@ pub struct ControllersConfig {
     pub nodes: NodeSettings,
     /// More finished pods than this are removed; `None` keeps all.
     pub terminated_pods_max: Option<usize>,
+    /// Signs for nodes that join; without it nobody does.
+    pub signer: Option<Arc<dyn Signer>>,
 }
 
 /// What the cluster does by itself, beside scheduling.
@@ -72,7 +79,7 @@ impl Controllers {
 
     /// Runs until `shutdown` completes; what is in flight then is dropped.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let ControllersConfig { certificate, storage, nodes, terminated_pods_max } = self.config;
+        let ControllersConfig { certificate, storage, nodes, terminated_pods_max, signer } = self.config;
         let (client, clock) = (|| self.client.clone(), || self.clock.clone());
         let namespaces = namespaces::run(client(), certificate);
         let storage = storage::run(client(), clock(), storage);
@@ -81,6 +88,8 @@ impl Controllers {
         let taint_eviction = taint_eviction::run(client(), clock());
         let pod_gc = pod_gc::run(client(), clock(), terminated_pods_max);
         let garbage = garbage::run(client());
+        let quota = quota::run(client(), clock());
+        let certificates = certificates::run(client(), signer);
         tokio::select! {
             biased;
             () = shutdown => {}
@@ -91,6 +100,8 @@ impl Controllers {
             never = taint_eviction => match never {},
             never = pod_gc => match never {},
             never = garbage => match never {},
+            never = quota => match never {},
+            never = certificates => match never {},
         }
     }
 }

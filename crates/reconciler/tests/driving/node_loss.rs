@@ -27,6 +27,7 @@ async fn check<F: Future<Output = ()>>(api: &Api, script: F) {
         storage: Some(StorageConfig { node_name: "a".into(), root }),
         nodes: NodeSettings::upstream(),
         terminated_pods_max: Some(1),
+        signer: None,
     };
     Controllers::new(Client::new(api.service()), clock, config).run(script).await;
     ticks.abort();

@@ -1,0 +1,151 @@
+//! Drives `controllers::quota`: lists what a quota is about, writes its count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ambient::Clock;
+use client::{ApiError, Cache, Change, Client, Owned, Patch, Scope};
+use controllers::quota::{RESYNC, frees, is_uncounted};
+use futures::StreamExt as _;
+use futures::stream::{self, BoxStream, SelectAll};
+use objects::api::core::v1::{Pod, ResourceQuota};
+use objects::{Kind, kinds, quota};
+use serde_json::{Value, json};
+
+/// Pause before what failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// How often a count is taken again at once.
+const TRIES: u32 = 8;
+
+struct Driver {
+    client: Client,
+    clock: Clock,
+    quotas: Arc<Cache<ResourceQuota>>,
+    /// Kinds some quota counts, by group and plural.
+    followed: BTreeMap<(&'static str, &'static str), Arc<Cache<Owned>>>,
+}
+
+/// Never returns.
+pub(crate) async fn run(client: Client, clock: Clock) -> Infallible {
+    let (quotas, pods) = (client.cache::<ResourceQuota>(Scope::everywhere()), client.cache::<Pod>(Scope::everywhere()));
+    quotas.synced().await;
+    let (mut quota_news, mut pod_news) = (quotas.subscribe(), pods.subscribe());
+    let mut driver = Driver { client, clock, quotas, followed: BTreeMap::new() };
+    // Namespaces in which something is gone.
+    let mut gone: SelectAll<BoxStream<'static, String>> = SelectAll::new();
+    let mut passes = tokio::time::interval(RESYNC);
+    let (mut pending, mut failed) = (BTreeSet::<String>::new(), BTreeSet::new());
+    loop {
+        while let Some(namespace) = pending.pop_first() {
+            if let Err(error) = driver.settle(&namespace).await {
+                tracing::warn!(namespace, %error, "a quota is not counted yet");
+                failed.insert(namespace);
+            }
+        }
+        tokio::select! {
+            biased;
+            change = quota_news.next() => {
+                let quota = change.object();
+                gone.extend(driver.follow(quota));
+                if is_uncounted(quota) {
+                    pending.insert(quota.metadata.namespace.clone().unwrap_or_default());
+                }
+            }
+            change = pod_news.next() => {
+                let pod = change.object();
+                if frees(pod) {
+                    pending.insert(pod.metadata.namespace.clone().unwrap_or_default());
+                }
+            }
+            Some(namespace) = gone.next(), if !gone.is_empty() => drop(pending.insert(namespace)),
+            _ = passes.tick() => pending.extend(driver.namespaces()),
+            () = tokio::time::sleep(RETRY), if !failed.is_empty() => pending.append(&mut failed),
+        }
+    }
+}
+
+impl Driver {
+    fn namespaces(&self) -> Vec<String> {
+        self.quotas.snapshot().iter().map(|quota| quota.metadata.namespace.clone().unwrap_or_default()).collect()
+    }
+
+    /// Tells from now on where something it counts is gone.
+    fn follow(&mut self, quota: &ResourceQuota) -> Vec<BoxStream<'static, String>> {
+        let mut news = Vec::new();
+        for kind in counted(&json!(quota)) {
+            let key = (kind.group, kind.plural);
+            if !self.followed.contains_key(&key) {
+                let cache = self.client.untyped(kind).follow();
+                news.push(removals(&cache));
+                self.followed.insert(key, cache);
+            }
+        }
+        news
+    }
+
+    async fn settle(&self, namespace: &str) -> Result<(), ApiError> {
+        let quotas = self.quotas.snapshot();
+        for quota in quotas.iter().filter(|quota| quota.metadata.namespace.as_deref() == Some(namespace)) {
+            self.count(namespace, quota.metadata.name.as_deref().unwrap_or_default()).await?;
+        }
+        Ok(())
+    }
+
+    /// First the quota, then what is there: who is charged in between makes
+    /// our write fail.
+    async fn count(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        for _ in 0..TRIES {
+            let quota = match self.client.get::<ResourceQuota>(namespace, name).await {
+                Ok(quota) => json!(quota),
+                Err(ApiError::NotFound { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let mut objects = Vec::new();
+            for kind in counted(&quota) {
+                objects.push((kind, self.list(kind, namespace).await?));
+            }
+            let all = objects.iter().flat_map(|(kind, docs): &(_, Vec<Value>)| docs.iter().map(|doc| (*kind, doc)));
+            let status = quota::count(&quota, all, self.clock.now());
+            if quota["status"] == status {
+                return Ok(());
+            }
+            let version = &quota["metadata"]["resourceVersion"];
+            let patch = Patch::Json(json!([
+                {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+                {"op": "add", "path": "/status", "value": status},
+            ]));
+            match self.client.patch_status::<ResourceQuota>(namespace, name, &patch).await {
+                Ok(_) | Err(ApiError::NotFound { .. }) => return Ok(()),
+                // The test failed: somebody was charged.
+                Err(ApiError::Conflict { .. } | ApiError::Invalid { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(ApiError::Conflict { message: format!("{namespace}/{name} changes all the time") })
+    }
+
+    async fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
+        let path = format!("{root}/{}/namespaces/{namespace}/{}", kind.version, kind.plural);
+        let request = http::Request::get(path).body(Vec::new()).expect("names make a path");
+        let list = self.client.request(request).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+}
+
+fn counted(quota: &Value) -> Vec<&'static Kind> {
+    let all = kinds::ALL.iter().copied().filter(|kind| kind.ops.is_stored() && quota::counts(kind));
+    all.filter(|kind| quota::concerns(quota, kind)).collect()
+}
+
+fn removals(cache: &Cache<Owned>) -> BoxStream<'static, String> {
+    let changes = stream::unfold(cache.subscribe(), |mut from| async move { Some((from.next().await, from)) });
+    Box::pin(changes.filter_map(|change| async move {
+        match change {
+            Change::Deleted(object) => Some(object.metadata.namespace.clone()),
+            Change::Applied(_) => None,
+        }
+    }))
+}
