@@ -30,6 +30,7 @@ async fn api_069_every_kind_and_every_patch_is_described() {
     let fixture = fixture().await;
     let core = document(&fixture, "api/v1").await;
     let pod = schema(&core, "io.k8s.api.core.v1.Pod");
+    assert_eq!(pod.get("required"), None);
     assert_eq!(pod["x-kubernetes-group-version-kind"], json!([{"group": "", "version": "v1", "kind": "Pod"}]));
     let patch = &core["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]["patch"];
     assert_eq!(patch["operationId"], "patchCoreV1NamespacedPod");

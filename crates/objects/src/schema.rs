@@ -216,7 +216,15 @@ impl Builder<'_> {
     /// A type that may be somebody else's.
     fn id(&mut self, schema: &Value, facts: FieldFacts) -> TypeId {
         match referred(schema) {
-            Some(name) => self.named(name),
+            Some(name) => {
+                let id = self.named(name);
+                match (facts.relation, self.nodes[usize::from(id.0)].clone()) {
+                    (Some(Relation::Granular), Some(Node::Struct { fields, .. })) => {
+                        self.add(Some(Node::Struct { fields, is_atomic: false }))
+                    }
+                    _ => id,
+                }
+            }
             None => {
                 let node = self.node(schema, None, facts);
                 self.add(Some(node))
@@ -232,7 +240,7 @@ impl Builder<'_> {
                 let relation = match facts.relation {
                     Some(Relation::Set) => ListRelation::Set,
                     Some(Relation::Map(keys)) => ListRelation::Map(keys.split(',').collect()),
-                    Some(Relation::Atomic) | None => ListRelation::Atomic,
+                    Some(Relation::Atomic | Relation::Granular) | None => ListRelation::Atomic,
                 };
                 Node::List { of: self.id(&schema["items"], FieldFacts::default()), relation }
             }

@@ -101,6 +101,7 @@ fn finish(name: &str, mut schema: Value, facts: Option<&TypeFacts>, form: Form) 
             *property = shaped(std::mem::take(property), default, form);
         }
     }
+    demand(&mut schema, facts);
     if facts.is_some_and(|facts| facts.is_atomic) {
         schema["x-kubernetes-map-type"] = json!("atomic");
     }
@@ -111,6 +112,16 @@ fn finish(name: &str, mut schema: Value, facts: Option<&TypeFacts>, form: Form) 
             json!([{"discriminator": union.discriminator, "fields-to-discriminateBy": members}]);
     }
     schema
+}
+
+/// `k8s-openapi` demands more than upstream does.
+fn demand(schema: &mut Value, facts: Option<&TypeFacts>) {
+    let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) else { return };
+    let is_demanded = |field: &str| facts.map_or(field != "metadata", |facts| facts.is_demanded(field));
+    required.retain(|field| field.as_str().is_some_and(is_demanded));
+    if required.is_empty() {
+        schema.as_object_mut().map(|map| map.shift_remove("required"));
+    }
 }
 
 /// API-071: types that are scalars on the wire.
@@ -142,6 +153,7 @@ fn add_facts(property: &mut Value, facts: FieldFacts) {
     match facts.relation {
         Some(Relation::Atomic) if is_list => property["x-kubernetes-list-type"] = json!("atomic"),
         Some(Relation::Atomic) => property["x-kubernetes-map-type"] = json!("atomic"),
+        Some(Relation::Granular) => property["x-kubernetes-map-type"] = json!("granular"),
         Some(Relation::Set) => property["x-kubernetes-list-type"] = json!("set"),
         Some(Relation::Map(keys)) => {
             property["x-kubernetes-list-map-keys"] = keys.split(',').collect();
@@ -157,19 +169,24 @@ fn add_facts(property: &mut Value, facts: FieldFacts) {
     }
 }
 
+/// What upstream gives items of lists and values of maps.
+fn default_of_part(schema: &Value, form: Form) -> Option<Value> {
+    match schema::referred(schema) {
+        Some(name) => (scalar(name, form).is_none() && !name.ends_with("Time")).then(|| json!({})),
+        None if schema["format"] == "byte" => None,
+        None => schema::zero(schema),
+    }
+}
+
 /// References and defaults in the way of the form. Swagger documents of
 /// upstream have no defaults, and neither do ours.
 fn shaped(mut schema: Value, default: Option<Value>, form: Form) -> Value {
-    if let Some(items) = schema.get_mut("items") {
-        let inner = std::mem::take(items);
-        let default = schema::zero(&inner).or_else(|| schema::referred(&inner).map(|_| json!({})));
-        *items = shaped(inner, default, form);
-    }
-    if let Some(values) = schema.get_mut("additionalProperties") {
-        let inner = std::mem::take(values);
-        let is_object = schema::referred(&inner).is_some_and(|name| scalar(name, form).is_none());
-        let default = schema::zero(&inner).or_else(|| is_object.then(|| json!({})));
-        *values = shaped(inner, default, form);
+    for part in ["items", "additionalProperties"] {
+        if let Some(inner) = schema.get_mut(part) {
+            let inner_schema = std::mem::take(inner);
+            let default = default_of_part(&inner_schema, form);
+            *inner = shaped(inner_schema, default, form);
+        }
     }
     let default = default.filter(|_| form == Form::V3);
     if let Some(name) = schema::referred(&schema).map(str::to_owned) {

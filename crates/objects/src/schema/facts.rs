@@ -45,6 +45,8 @@ pub enum Preset {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     Atomic,
+    /// Merged here, although the type is atomic elsewhere.
+    Granular,
     Set,
     /// The fields that tell the items apart, separated by commas.
     Map(&'static str),
@@ -106,6 +108,12 @@ impl TypeFacts {
         self.fields.iter().find(|(known, _)| *known == name).map(|(_, facts)| *facts).unwrap_or_default()
     }
 
+    /// Whether clients must give a field that the type demands: upstream says
+    /// no where it has a default of its own, and never demands metadata.
+    pub fn is_demanded(&self, name: &str) -> bool {
+        name != "metadata" && !matches!(self.field(name).default, Preset::Value(value) if value != "{}")
+    }
+
     pub fn fields(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.fields.iter().map(|(name, _)| *name)
     }
@@ -120,6 +128,7 @@ impl FieldFacts {
         match (head, inner) {
             ("=none", _) => self.default = Preset::None,
             ("atomic", _) => self.relation = Some(Relation::Atomic),
+            ("granular", _) => self.relation = Some(Relation::Granular),
             ("set", _) => self.relation = Some(Relation::Set),
             ("map", Some(keys)) => self.relation = Some(Relation::Map(keys)),
             (strategy, key) => match strategy.strip_prefix('=') {

@@ -130,6 +130,7 @@ fn api_429_to_437_services_accounts_and_nodes() {
         ("API-434", "Node", "status.addresses", Strategy::MergeBy("type"), "type"),
         ("API-435", "Node", "spec.podCIDRs", Strategy::MergeSet, "set"),
         ("API-436", "Node", "spec.taints", Strategy::Plain, "atomic"),
+        ("API-427", "PersistentVolume", "spec.claimRef", Strategy::Plain, "granular"),
         ("API-437", "Namespace", "status.conditions", Strategy::MergeBy("type"), "type"),
         ("API-437", "PersistentVolumeClaim", "status.conditions", Strategy::MergeBy("type"), "type"),
     ] {
