@@ -132,6 +132,7 @@ fn tc_253_a_cancelled_shutdown_lets_pods_in_again() {
         t=0    event Normal Shutdown: Shutdown manager detected shutdown event
         t=0    tell  plain Evicted Shutdown grace=20s: Pod was terminated in response to imminent node shutdown.|
         t=0    fact  never mind
+        t=0    event Normal Shutdown: Shutdown manager detected shutdown cancellation
         t=0    fact  plain stopped
         t=0    fact  pods late
         t=0    tell  late Admitted
