@@ -105,6 +105,10 @@ impl Driver {
             };
             let mut objects = Vec::new();
             for kind in counted(&quota) {
+                // Or what goes between our list and its first one would never be told.
+                if let Some(cache) = self.followed.get(&(kind.group, kind.plural)) {
+                    cache.synced().await;
+                }
                 objects.push((kind, self.list(kind, namespace).await?));
             }
             let all = objects.iter().flat_map(|(kind, docs): &(_, Vec<Value>)| docs.iter().map(|doc| (*kind, doc)));

@@ -79,16 +79,16 @@ fn tc_069_a_signal_shows_as_its_number_and_128() {
     check(|world| async move {
         let sandbox = shared(&world).await;
         let told = async |name: &str, script: &str, grace: Duration| {
-            let id = world.run(&sandbox, name, &format!("echo ready; {script}")).await;
+            let id = world.run(&sandbox, name, script).await;
             world.says(&id, "ready").await;
             world.engine.stop_container(&id, grace).await.unwrap();
             let container = world.container(&id).await;
             (container.exit_code, container.reason)
         };
         let long = Duration::from_secs(30);
-        assert_eq!(told("term", "exec sleep 1000", long).await, (143, "Error".into()));
-        assert_eq!(told("kill", "exec sleep 1000", Duration::ZERO).await, (137, "Error".into()));
-        let polite = "trap 'exit 0' TERM; while true; do sleep 0.01; done";
+        assert_eq!(told("term", "echo ready; exec sleep 1000", long).await, (143, "Error".into()));
+        assert_eq!(told("kill", "echo ready; exec sleep 1000", Duration::ZERO).await, (137, "Error".into()));
+        let polite = "trap 'exit 0' TERM; echo ready; while true; do sleep 0.01; done";
         assert_eq!(told("polite", polite, long).await, (0, "Completed".into()));
     });
 }
