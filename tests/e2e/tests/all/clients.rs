@@ -288,7 +288,7 @@ fn api_096_generators_make_objects() {
             "create serviceaccount robot",
             "create role reader --verb=get,list --resource=pods,deployments.apps",
             "create rolebinding robot-reads --role=reader --serviceaccount=default:robot",
-            "create quota most --hard=pods=10,requests.cpu=4",
+            "create quota most --hard=pods=10,secrets=20",
             "create poddisruptionbudget few --selector=app=web --min-available=1",
             "create service clusterip inner --tcp=80:8080",
             "create service nodeport outer --tcp=80:8080",
