@@ -22,7 +22,7 @@ use crate::answer::Body;
 use crate::auth::Identity;
 use crate::error::ApiError;
 use crate::query::Query;
-use crate::target::{Target, Verb};
+use crate::target::{ResourcePath, Target, Verb};
 
 /// Where audit events go. When a file is full it is renamed to `FILE.1`, the
 /// one before to `FILE.2`, and so on.
@@ -109,15 +109,16 @@ impl Trail {
         event.insert("apiVersion".to_owned(), json!("audit.k8s.io/v1"));
         event.insert("level".to_owned(), json!("Metadata"));
         event.insert("requestURI".to_owned(), json!(parts.uri.to_string()));
-        event.insert("verb".to_owned(), json!(verb(parts, query)));
+        let target = Target::parse(parts.uri.path());
+        event.insert("verb".to_owned(), json!(verb(parts, &target, query)));
         if let Some(peer) = peer {
             event.insert("sourceIPs".to_owned(), json!([peer]));
         }
         if let Some(agent) = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()) {
             event.insert("userAgent".to_owned(), json!(agent));
         }
-        if let Some(object) = object(parts.uri.path()) {
-            event.insert("objectRef".to_owned(), object);
+        if let Target::Resource(path) = target {
+            event.insert("objectRef".to_owned(), object(path));
         }
         event.insert("requestReceivedTimestamp".to_owned(), json!(micro(clock.now().wall)));
         Self { log: Arc::clone(log), clock: clock.clone(), event }
@@ -199,16 +200,15 @@ impl Drop for Followed {
 }
 
 /// As authorization names it (API-110).
-fn verb(parts: &request::Parts, query: &Query) -> String {
-    let verb = match Target::parse(parts.uri.path()) {
-        Target::Resource(path) => Verb::of(&parts.method, &path, query).map(Verb::as_str),
+fn verb(parts: &request::Parts, target: &Target, query: &Query) -> String {
+    let verb = match target {
+        Target::Resource(path) => Verb::of(&parts.method, path, query).map(Verb::as_str),
         Target::Plain => None,
     };
     verb.map_or_else(|| parts.method.as_str().to_ascii_lowercase(), str::to_owned)
 }
 
-fn object(path: &str) -> Option<Value> {
-    let Target::Resource(path) = Target::parse(path) else { return None };
+fn object(path: ResourcePath) -> Value {
     let text = |part: Option<String>| part.unwrap_or_default();
     let fields = [
         ("resource", path.resource),
@@ -219,7 +219,7 @@ fn object(path: &str) -> Option<Value> {
         ("subresource", text(path.subresource)),
     ];
     let said = fields.into_iter().filter(|(_, value)| !value.is_empty());
-    Some(Value::Object(said.map(|(key, value)| (key.to_owned(), json!(value))).collect()))
+    Value::Object(said.map(|(key, value)| (key.to_owned(), json!(value))).collect())
 }
 
 fn text_of(headers: &HeaderMap, name: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kube::api::GetParams;
+use kube::api::{GetParams, ListParams};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -72,6 +72,12 @@ impl Untyped<'_> {
     /// All objects of the kind. Not shared: each call is a watch of its own.
     pub fn follow(&self) -> Arc<Cache<Owned>> {
         Cache::start(self.client.clone(), Feed { path: self.path(""), is_metadata: true }, Scope::everywhere())
+    }
+
+    /// Whole objects, as they come.
+    pub async fn list(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let list: Value = self.client.ask(self.paths(namespace).list(&ListParams::default())).await?;
+        Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Owned, ApiError> {

@@ -109,7 +109,7 @@ impl Driver {
                 if let Some(cache) = self.followed.get(&(kind.group, kind.plural)) {
                     cache.synced().await;
                 }
-                objects.push((kind, self.list(kind, namespace).await?));
+                objects.push((kind, self.client.untyped(kind).list(namespace).await?));
             }
             let all = objects.iter().flat_map(|(kind, docs): &(_, Vec<Value>)| docs.iter().map(|doc| (*kind, doc)));
             let status = quota::count(&quota, all, self.clock.now());
@@ -132,14 +132,6 @@ impl Driver {
             }
         }
         Err(ApiError::Conflict { message: format!("{namespace}/{name} changes all the time") })
-    }
-
-    async fn list(&self, kind: &Kind, namespace: &str) -> Result<Vec<Value>, ApiError> {
-        let root = if kind.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", kind.group) };
-        let path = format!("{root}/{}/namespaces/{namespace}/{}", kind.version, kind.plural);
-        let request = http::Request::get(path).body(Vec::new()).expect("names make a path");
-        let list = self.client.request(request).await?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 }
 

@@ -12,16 +12,7 @@ use crate::meta::{self, invalid_each};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "ConfigMap",
-    list_kind: "ConfigMapList",
-    plural: "configmaps",
-    singular: "configmap",
     short_names: &["cm"],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: &[
         Column::NAME,
         Column::text(
@@ -30,7 +21,7 @@ pub static KIND: Kind = Kind {
         ),
         Column::AGE,
     ],
-    ops: &ConfigMapOps,
+    ..Kind::new("", ["ConfigMap", "ConfigMapList", "configmaps", "configmap"], Scope::Namespaced, &ConfigMapOps)
 };
 
 /// API-755: of keys' values together.

@@ -11,18 +11,13 @@ use crate::kinds::{Column, Kind, KindOps, Scope, workload};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "apps",
-    version: "v1",
-    kind: "ControllerRevision",
-    list_kind: "ControllerRevisionList",
-    plural: "controllerrevisions",
-    singular: "controllerrevision",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: COLUMNS,
-    ops: &RevisionOps,
+    ..Kind::new(
+        "apps",
+        ["ControllerRevision", "ControllerRevisionList", "controllerrevisions", "controllerrevision"],
+        Scope::Namespaced,
+        &RevisionOps,
+    )
 };
 
 /// API-260.

@@ -12,18 +12,11 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, job, pod, workload
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "batch",
-    version: "v1",
-    kind: "CronJob",
-    list_kind: "CronJobList",
-    plural: "cronjobs",
-    singular: "cronjob",
     short_names: &["cj"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Status],
     columns: COLUMNS,
-    ops: &CronOps,
+    ..Kind::new("batch", ["CronJob", "CronJobList", "cronjobs", "cronjob"], Scope::Namespaced, &CronOps)
 };
 
 /// API-249.

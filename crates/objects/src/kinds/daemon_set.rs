@@ -12,18 +12,11 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, deployment, pod};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "apps",
-    version: "v1",
-    kind: "DaemonSet",
-    list_kind: "DaemonSetList",
-    plural: "daemonsets",
-    singular: "daemonset",
     short_names: &["ds"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Status],
     columns: COLUMNS,
-    ops: &SetOps,
+    ..Kind::new("apps", ["DaemonSet", "DaemonSetList", "daemonsets", "daemonset"], Scope::Namespaced, &SetOps)
 };
 
 /// API-247.

@@ -12,18 +12,16 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "apps",
-    version: "v1",
-    kind: "Deployment",
-    list_kind: "DeploymentList",
-    plural: "deployments",
-    singular: "deployment",
     short_names: &["deploy"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Scale, Subresource::Status],
     columns: COLUMNS,
-    ops: &DeploymentOps,
+    ..Kind::new(
+        "apps",
+        ["Deployment", "DeploymentList", "deployments", "deployment"],
+        Scope::Namespaced,
+        &DeploymentOps,
+    )
 };
 
 /// API-244.

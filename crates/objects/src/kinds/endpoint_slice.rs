@@ -16,16 +16,6 @@ use crate::meta::{self, invalid_each};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
-    group: "discovery.k8s.io",
-    version: "v1",
-    kind: "EndpointSlice",
-    list_kind: "EndpointSliceList",
-    plural: "endpointslices",
-    singular: "endpointslice",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     // API-243
     columns: &[
         Column::NAME,
@@ -34,7 +24,12 @@ pub static KIND: Kind = Kind {
         Column::text("Endpoints", "endpoints is a list of unique endpoints in this slice."),
         Column::AGE,
     ],
-    ops: &SliceOps,
+    ..Kind::new(
+        "discovery.k8s.io",
+        ["EndpointSlice", "EndpointSliceList", "endpointslices", "endpointslice"],
+        Scope::Namespaced,
+        &SliceOps,
+    )
 };
 
 /// API-754.

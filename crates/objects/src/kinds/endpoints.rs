@@ -13,23 +13,14 @@ use crate::meta::{self, invalid_each};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Endpoints",
-    list_kind: "EndpointsList",
-    plural: "endpoints",
-    singular: "endpoints",
     short_names: &["ep"],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     // API-242
     columns: &[
         Column::NAME,
         Column::text("Endpoints", "The set of all endpoints is the union of all subsets."),
         Column::AGE,
     ],
-    ops: &EndpointsOps,
+    ..Kind::new("", ["Endpoints", "EndpointsList", "endpoints", "endpoints"], Scope::Namespaced, &EndpointsOps)
 };
 
 struct EndpointsOps;

@@ -14,18 +14,9 @@ use crate::{names, printing};
 pub mod view;
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Event",
-    list_kind: "EventList",
-    plural: "events",
-    singular: "event",
     short_names: &["ev"],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: COLUMNS,
-    ops: &EventOps,
+    ..Kind::new("", ["Event", "EventList", "events", "event"], Scope::Namespaced, &EventOps)
 };
 
 /// API-239.

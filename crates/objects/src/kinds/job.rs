@@ -20,18 +20,10 @@ mod update;
 pub(super) mod validate;
 
 pub static KIND: Kind = Kind {
-    group: "batch",
-    version: "v1",
-    kind: "Job",
-    list_kind: "JobList",
-    plural: "jobs",
-    singular: "job",
-    short_names: &[],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Status],
     columns: COLUMNS,
-    ops: &JobOps,
+    ..Kind::new("batch", ["Job", "JobList", "jobs", "job"], Scope::Namespaced, &JobOps)
 };
 
 /// API-248.

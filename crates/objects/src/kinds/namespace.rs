@@ -12,18 +12,10 @@ use crate::names::NameFormat;
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Namespace",
-    list_kind: "NamespaceList",
-    plural: "namespaces",
-    singular: "namespace",
     short_names: &["ns"],
-    categories: &[],
-    scope: Scope::Cluster,
     subresources: &[Subresource::Status, Subresource::Finalize],
     columns: &[Column::NAME, Column::text("Status", "The status of the namespace"), Column::AGE],
-    ops: &NamespaceOps,
+    ..Kind::new("", ["Namespace", "NamespaceList", "namespaces", "namespace"], Scope::Cluster, &NamespaceOps)
 };
 
 /// The finalizer every namespace is born with.

@@ -14,18 +14,10 @@ use crate::meta::{self, invalid_each};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Node",
-    list_kind: "NodeList",
-    plural: "nodes",
-    singular: "node",
     short_names: &["no"],
-    categories: &[],
-    scope: Scope::Cluster,
     subresources: &[Subresource::Proxy, Subresource::Status],
     columns: COLUMNS,
-    ops: &NodeOps,
+    ..Kind::new("", ["Node", "NodeList", "nodes", "node"], Scope::Cluster, &NodeOps)
 };
 
 /// API-238.

@@ -12,18 +12,15 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "PersistentVolume",
-    list_kind: "PersistentVolumeList",
-    plural: "persistentvolumes",
-    singular: "persistentvolume",
     short_names: &["pv"],
-    categories: &[],
-    scope: Scope::Cluster,
     subresources: &[Subresource::Status],
     columns: COLUMNS,
-    ops: &VolumeOps,
+    ..Kind::new(
+        "",
+        ["PersistentVolume", "PersistentVolumeList", "persistentvolumes", "persistentvolume"],
+        Scope::Cluster,
+        &VolumeOps,
+    )
 };
 
 /// API-253.

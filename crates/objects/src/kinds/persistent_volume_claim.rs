@@ -12,18 +12,15 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "PersistentVolumeClaim",
-    list_kind: "PersistentVolumeClaimList",
-    plural: "persistentvolumeclaims",
-    singular: "persistentvolumeclaim",
     short_names: &["pvc"],
-    categories: &[],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Status],
     columns: COLUMNS,
-    ops: &ClaimOps,
+    ..Kind::new(
+        "",
+        ["PersistentVolumeClaim", "PersistentVolumeClaimList", "persistentvolumeclaims", "persistentvolumeclaim"],
+        Scope::Namespaced,
+        &ClaimOps,
+    )
 };
 
 /// API-254.

@@ -9,7 +9,7 @@
 use serde_json::{Value, json};
 
 use crate::decode::Schema;
-use crate::doc::{as_object, text};
+use crate::doc::text;
 use crate::errors::{Errors, FieldError};
 use crate::gates::Gates;
 use crate::kinds::{Kind, KindOps, Subresource, View};
@@ -99,11 +99,8 @@ impl KindOps for Plain {
         (self.default)(doc);
     }
 
-    fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
-        if self.kind.has(Subresource::Status) {
-            as_object(doc).insert("status".to_owned(), (self.first_status)());
-        }
-        meta::prepare_create(doc, self.has_generation);
+    fn first_status(&self) -> Option<Value> {
+        self.kind.has(Subresource::Status).then(self.first_status)
     }
 
     fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {

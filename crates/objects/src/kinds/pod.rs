@@ -26,15 +26,8 @@ mod validate;
 mod warnings;
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Pod",
-    list_kind: "PodList",
-    plural: "pods",
-    singular: "pod",
     short_names: &["po"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[
         Subresource::Attach,
         Subresource::Binding,
@@ -48,7 +41,7 @@ pub static KIND: Kind = Kind {
         Subresource::Status,
     ],
     columns: COLUMNS,
-    ops: &PodOps,
+    ..Kind::new("", ["Pod", "PodList", "pods", "pod"], Scope::Namespaced, &PodOps)
 };
 
 /// API-237.

@@ -11,18 +11,8 @@ use crate::kinds::{Column, Kind, KindOps, Scope, pod, workload};
 use crate::meta;
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "PodTemplate",
-    list_kind: "PodTemplateList",
-    plural: "podtemplates",
-    singular: "podtemplate",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: COLUMNS,
-    ops: &TemplateOps,
+    ..Kind::new("", ["PodTemplate", "PodTemplateList", "podtemplates", "podtemplate"], Scope::Namespaced, &TemplateOps)
 };
 
 /// API-262.

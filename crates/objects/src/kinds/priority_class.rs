@@ -11,18 +11,14 @@ use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "scheduling.k8s.io",
-    version: "v1",
-    kind: "PriorityClass",
-    list_kind: "PriorityClassList",
-    plural: "priorityclasses",
-    singular: "priorityclass",
     short_names: &["pc"],
-    categories: &[],
-    scope: Scope::Cluster,
-    subresources: &[],
     columns: COLUMNS,
-    ops: &ClassOps,
+    ..Kind::new(
+        "scheduling.k8s.io",
+        ["PriorityClass", "PriorityClassList", "priorityclasses", "priorityclass"],
+        Scope::Cluster,
+        &ClassOps,
+    )
 };
 
 /// API-258.

@@ -12,18 +12,11 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "apps",
-    version: "v1",
-    kind: "ReplicaSet",
-    list_kind: "ReplicaSetList",
-    plural: "replicasets",
-    singular: "replicaset",
     short_names: &["rs"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Scale, Subresource::Status],
     columns: COLUMNS,
-    ops: &SetOps,
+    ..Kind::new("apps", ["ReplicaSet", "ReplicaSetList", "replicasets", "replicaset"], Scope::Namespaced, &SetOps)
 };
 
 /// API-245.

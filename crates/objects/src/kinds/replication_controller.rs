@@ -13,18 +13,16 @@ use crate::kinds::{Kind, KindOps, Scope, Subresource, pod, replica_set};
 use crate::meta;
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "ReplicationController",
-    list_kind: "ReplicationControllerList",
-    plural: "replicationcontrollers",
-    singular: "replicationcontroller",
     short_names: &["rc"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Scale, Subresource::Status],
     columns: replica_set::COLUMNS,
-    ops: &ControllerOps,
+    ..Kind::new(
+        "",
+        ["ReplicationController", "ReplicationControllerList", "replicationcontrollers", "replicationcontroller"],
+        Scope::Namespaced,
+        &ControllerOps,
+    )
 };
 
 struct ControllerOps;

@@ -12,31 +12,13 @@ use crate::api::authorization::v1::{
     LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
 };
 use crate::decode::{Schema, Typed};
-use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::kinds::{Kind, KindOps, Scope};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
-const fn review(group: &'static str, names: [&'static str; 4], scope: Scope, ops: &'static dyn KindOps) -> Kind {
-    let [kind, list_kind, plural, singular] = names;
-    Kind {
-        group,
-        version: "v1",
-        kind,
-        list_kind,
-        plural,
-        singular,
-        short_names: &[],
-        categories: &[],
-        scope,
-        subresources: &[],
-        columns: &[Column::NAME, Column::AGE],
-        ops,
-    }
-}
-
 /// API-652.
-pub static TOKEN: Kind = review(
+pub static TOKEN: Kind = Kind::new(
     AUTHENTICATION,
     ["TokenReview", "TokenReviewList", "tokenreviews", "tokenreview"],
     Scope::Cluster,
@@ -44,7 +26,7 @@ pub static TOKEN: Kind = review(
 );
 
 /// API-653.
-pub static SELF: Kind = review(
+pub static SELF: Kind = Kind::new(
     AUTHENTICATION,
     ["SelfSubjectReview", "SelfSubjectReviewList", "selfsubjectreviews", "selfsubjectreview"],
     Scope::Cluster,
@@ -52,21 +34,21 @@ pub static SELF: Kind = review(
 );
 
 /// API-676.
-pub static ACCESS: Kind = review(
+pub static ACCESS: Kind = Kind::new(
     AUTHORIZATION,
     ["SubjectAccessReview", "SubjectAccessReviewList", "subjectaccessreviews", "subjectaccessreview"],
     Scope::Cluster,
     &Review::<SubjectAccessReview>(|| &ACCESS, PhantomData),
 );
 
-pub static SELF_ACCESS: Kind = review(
+pub static SELF_ACCESS: Kind = Kind::new(
     AUTHORIZATION,
     ["SelfSubjectAccessReview", "SelfSubjectAccessReviewList", "selfsubjectaccessreviews", "selfsubjectaccessreview"],
     Scope::Cluster,
     &Review::<SelfSubjectAccessReview>(|| &SELF_ACCESS, PhantomData),
 );
 
-pub static LOCAL_ACCESS: Kind = review(
+pub static LOCAL_ACCESS: Kind = Kind::new(
     AUTHORIZATION,
     [
         "LocalSubjectAccessReview",
@@ -79,7 +61,7 @@ pub static LOCAL_ACCESS: Kind = review(
 );
 
 /// API-677.
-pub static SELF_RULES: Kind = review(
+pub static SELF_RULES: Kind = Kind::new(
     AUTHORIZATION,
     ["SelfSubjectRulesReview", "SelfSubjectRulesReviewList", "selfsubjectrulesreviews", "selfsubjectrulesreview"],
     Scope::Cluster,

@@ -14,18 +14,8 @@ use crate::{meta, printing};
 
 /// Not in the table of kinds.
 pub static KIND: Kind = Kind {
-    group: "autoscaling",
-    version: "v1",
-    kind: "Scale",
-    list_kind: "",
-    plural: "scales",
-    singular: "scale",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: COLUMNS,
-    ops: &ScaleOps,
+    ..Kind::new("autoscaling", ["Scale", "", "scales", "scale"], Scope::Namespaced, &ScaleOps)
 };
 
 /// API-266.

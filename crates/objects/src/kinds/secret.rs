@@ -15,16 +15,6 @@ use crate::meta::{self, invalid_each};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Secret",
-    list_kind: "SecretList",
-    plural: "secrets",
-    singular: "secret",
-    short_names: &[],
-    categories: &[],
-    scope: Scope::Namespaced,
-    subresources: &[],
     columns: &[
         Column::NAME,
         Column::text(
@@ -37,7 +27,7 @@ pub static KIND: Kind = Kind {
         ),
         Column::AGE,
     ],
-    ops: &SecretOps,
+    ..Kind::new("", ["Secret", "SecretList", "secrets", "secret"], Scope::Namespaced, &SecretOps)
 };
 
 const REDACTED: &str = "<secret contents redacted>";

@@ -23,18 +23,11 @@ pub(super) use validate::PROTOCOLS;
 pub use validate::cluster_ips as address_problems;
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "Service",
-    list_kind: "ServiceList",
-    plural: "services",
-    singular: "service",
     short_names: &["svc"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Status],
     columns: COLUMNS,
-    ops: &ServiceOps,
+    ..Kind::new("", ["Service", "ServiceList", "services", "service"], Scope::Namespaced, &ServiceOps)
 };
 
 /// API-241.

@@ -1,21 +1,17 @@
 //! ServiceAccount: descriptor and rules (API-757: metadata only).
 
 use crate::decode::{Schema, Typed};
-use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
+use crate::kinds::{Kind, KindOps, Scope, Subresource};
 
 pub static KIND: Kind = Kind {
-    group: "",
-    version: "v1",
-    kind: "ServiceAccount",
-    list_kind: "ServiceAccountList",
-    plural: "serviceaccounts",
-    singular: "serviceaccount",
     short_names: &["sa"],
-    categories: &[],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Token],
-    columns: &[Column::NAME, Column::AGE],
-    ops: &ServiceAccountOps,
+    ..Kind::new(
+        "",
+        ["ServiceAccount", "ServiceAccountList", "serviceaccounts", "serviceaccount"],
+        Scope::Namespaced,
+        &ServiceAccountOps,
+    )
 };
 
 struct ServiceAccountOps;

@@ -13,18 +13,11 @@ use crate::names::{self, NameFormat};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "apps",
-    version: "v1",
-    kind: "StatefulSet",
-    list_kind: "StatefulSetList",
-    plural: "statefulsets",
-    singular: "statefulset",
     short_names: &["sts"],
     categories: &["all"],
-    scope: Scope::Namespaced,
     subresources: &[Subresource::Scale, Subresource::Status],
     columns: COLUMNS,
-    ops: &SetOps,
+    ..Kind::new("apps", ["StatefulSet", "StatefulSetList", "statefulsets", "statefulset"], Scope::Namespaced, &SetOps)
 };
 
 /// API-246.

@@ -11,18 +11,14 @@ use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
-    group: "storage.k8s.io",
-    version: "v1",
-    kind: "StorageClass",
-    list_kind: "StorageClassList",
-    plural: "storageclasses",
-    singular: "storageclass",
     short_names: &["sc"],
-    categories: &[],
-    scope: Scope::Cluster,
-    subresources: &[],
     columns: COLUMNS,
-    ops: &ClassOps,
+    ..Kind::new(
+        "storage.k8s.io",
+        ["StorageClass", "StorageClassList", "storageclasses", "storageclass"],
+        Scope::Cluster,
+        &ClassOps,
+    )
 };
 
 /// Marks the class of claims that name none.
