@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 
 use crate::doc;
 use crate::kinds::{Kind, Subresource};
-use crate::schema::{self, TypeId};
+use crate::schema::TypeId;
 
 mod managed;
 mod path;
@@ -175,9 +175,9 @@ struct Tracker<'a> {
 
 impl<'a> Tracker<'a> {
     fn new(kind: &Kind, writer: &'a Writer<'a>) -> Self {
-        let types = schema::types(kind);
+        let types = kind.ops.schema().types();
         let reach = Reach::of(kind, writer.subresource);
-        Self { walker: Walker { types }, of: types.root(), reach, api_version: kind.api_version(), writer }
+        Self { walker: Walker { types }, of: Some(types.root()), reach, api_version: kind.api_version(), writer }
     }
 
     fn owner(&self, manager: &str, operation: Operation) -> Owner {

@@ -1,15 +1,15 @@
-//! Typed checks of documents: wrong types are errors, unknown fields are named.
+//! Documents against the types of their kind: wrong types are errors, unknown
+//! fields are named, and what may be written in several ways is written in one.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::marker::PhantomData;
 
-use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
 
-mod quantities;
+use crate::Quantity;
+use crate::schema::{Field, Node, Scalar, TypeId, Types};
 
 /// A document that does not have the types its kind demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,76 +27,232 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// What a kind's type knows about documents.
-pub trait Schema: Sync {
-    /// Paths of fields the type does not have, or the first type error.
-    fn check(&self, doc: &Value) -> Result<Vec<String>, DecodeError>;
-    /// Rewrites the document as the type serialises it: unknown fields, nulls
-    /// and empty lists vanish, times get their usual precision.
-    fn canonicalise(&self, doc: &mut Value);
-    /// Upstream's name of the type (API-071).
-    fn name(&self) -> Cow<'static, str>;
-    /// Adds the type and what it consists of to the generator's definitions.
-    fn describe(&self, generator: &mut SchemaGenerator);
+/// Paths of fields the type does not have, or the first type error.
+pub(crate) fn check(types: &Types, doc: &Value) -> Result<Vec<String>, DecodeError> {
+    let mut checker = Checker { types, unknown: Vec::new() };
+    checker.check(types.root(), doc, &Path::Root)?;
+    Ok(checker.unknown)
 }
 
-/// The schema of a `k8s-openapi` type.
-pub struct Typed<T>(PhantomData<fn() -> T>);
-
-impl<T> Typed<T> {
-    pub const NEW: Self = Self(PhantomData);
+/// Where a value stands; only written out where something is wrong there.
+enum Path<'a> {
+    Root,
+    Key(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
 }
 
-impl<T: DeserializeOwned + Serialize + JsonSchema> Schema for Typed<T> {
-    fn check(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
-        // Numbers are fine as quantities, but the generated types only take text.
-        let textual = quantities::as_text(doc)?;
-        read::<T>(textual.as_ref().unwrap_or(doc)).map(|(_, unknown)| unknown)
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Key(Path::Root, key) => f.write_str(key),
+            Self::Key(parent, key) => write!(f, "{parent}.{key}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
     }
+}
 
-    fn canonicalise(&self, doc: &mut Value) {
-        quantities::canonicalise(doc);
-        let typed = T::deserialize(&*doc).ok().and_then(|typed| serde_json::to_value(typed).ok());
-        if let Some(mut canonical) = typed {
-            crate::doc::prune(&mut canonical);
-            *doc = canonical;
+struct Checker<'a> {
+    types: &'a Types,
+    unknown: Vec<String>,
+}
+
+impl Checker<'_> {
+    fn check(&mut self, of: TypeId, value: &Value, path: &Path<'_>) -> Result<(), DecodeError> {
+        let wrong = |problem| Err(DecodeError { path: path.to_string(), problem });
+        match (self.types.node(of), value) {
+            (Node::Struct { fields, .. }, Value::Object(map)) => self.check_fields(fields, map, path),
+            (Node::Map { of, .. }, Value::Object(map)) => map
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .try_for_each(|(key, value)| self.check(*of, value, &Path::Key(path, key))),
+            (Node::List { of, .. }, Value::Array(items)) => items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| !item.is_null())
+                .try_for_each(|(index, item)| self.check(*of, item, &Path::Item(path, index))),
+            (Node::Struct { .. } | Node::Map { .. }, value) => wrong(mismatch(value, "an object")),
+            (Node::List { .. }, value) => wrong(mismatch(value, "a list")),
+            (Node::Scalar(scalar), value) => scalar.problem(value).map_or(Ok(()), wrong),
+            (Node::Untyped | Node::Deduced, _) => Ok(()),
         }
     }
 
-    fn name(&self) -> Cow<'static, str> {
-        T::schema_name()
+    fn check_fields(&mut self, fields: &[Field], map: &Map<String, Value>, path: &Path<'_>) -> Result<(), DecodeError> {
+        for (name, value) in map {
+            let path = Path::Key(path, name);
+            match Field::find(fields, name) {
+                Some(_) if value.is_null() => {}
+                Some(field) => self.check(field.of, value, &path)?,
+                None => self.unknown.push(path.to_string()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn mismatch(value: &Value, expected: &str) -> String {
+    let found = match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => format!("boolean `{value}`"),
+        Value::Number(number) if number.is_f64() => format!("floating point `{number}`"),
+        Value::Number(number) => format!("integer `{number}`"),
+        Value::String(text) => format!("string {text:?}"),
+        Value::Array(_) => "sequence".to_owned(),
+        Value::Object(_) => "map".to_owned(),
+    };
+    format!("invalid type: {found}, expected {expected}")
+}
+
+impl Scalar {
+    /// What is wrong with a value of this type.
+    fn problem(self, value: &Value) -> Option<String> {
+        let is_i32 = |value: &Value| value.as_i64().is_some_and(|number| i32::try_from(number).is_ok());
+        let (is_right, expected) = match self {
+            Self::Text => (value.is_string(), "a string"),
+            Self::Bool => (value.is_boolean(), "a boolean"),
+            Self::Int32 => (is_i32(value), "a 32-bit integer"),
+            Self::Int64 => (value.is_i64(), "a 64-bit integer"),
+            Self::Double => (value.is_number(), "a number"),
+            Self::IntOrText => (value.is_string() || is_i32(value), "a 32-bit integer or a string"),
+            Self::Quantity => (value.is_string() || value.is_number(), "a quantity"),
+            Self::Bytes => (value.is_string(), "a string in base64"),
+            Self::Time | Self::MicroTime => (value.is_string(), "a time"),
+        };
+        match (self, value.as_str()) {
+            _ if !is_right => Some(mismatch(value, expected)),
+            (Self::Bytes, Some(text)) => STANDARD.decode(text).err().map(|error| not_base64(error, text)),
+            (Self::Quantity, Some(text)) => Quantity::parse(text).err().map(|error| error.to_string()),
+            (Self::Time | Self::MicroTime, Some(text)) => {
+                text.parse::<Timestamp>().err().map(|error| error.to_string())
+            }
+            _ => None,
+        }
     }
 
-    fn describe(&self, generator: &mut SchemaGenerator) {
-        generator.subschema_for::<T>();
+    /// Brings a value into its one form; what can not be read stays.
+    fn canonicalise(self, value: &mut Value) {
+        let text = match (self, &*value) {
+            (Self::Quantity, Value::Number(number)) => quantity(&number.to_string()),
+            (Self::Quantity, Value::String(text)) => quantity(text),
+            (Self::Time, Value::String(text)) => time(text, "%Y-%m-%dT%H:%M:%SZ"),
+            (Self::MicroTime, Value::String(text)) => time(text, "%Y-%m-%dT%H:%M:%S%.6fZ"),
+            _ => None,
+        };
+        if let Some(text) = text {
+            *value = Value::String(text);
+        }
+    }
+
+    /// What a required field of this type holds when nobody says anything.
+    fn zero(self) -> Option<Value> {
+        match self {
+            Self::Text | Self::Bytes => Some("".into()),
+            Self::Bool => Some(false.into()),
+            Self::Int32 | Self::Int64 | Self::Double | Self::IntOrText => Some(0.into()),
+            Self::Quantity => Some("0".into()),
+            Self::Time | Self::MicroTime => None,
+        }
     }
 }
 
-/// A document as a type, and the paths of fields the type does not have.
-pub fn read<T: DeserializeOwned>(doc: &Value) -> Result<(T, Vec<String>), DecodeError> {
-    let mut unknown = Vec::new();
-    let mut note = |path: serde_ignored::Path<'_>| unknown.push(render(&path));
-    let deserializer = serde_ignored::Deserializer::new(doc, &mut note);
-    let typed = serde_path_to_error::deserialize(deserializer).map_err(|error| DecodeError {
-        path: match error.path().to_string() {
-            path if path == "." => String::new(),
-            path => path,
-        },
-        problem: error.inner().to_string(),
-    })?;
-    Ok((typed, unknown))
+/// As upstream's decoder says it.
+fn not_base64(error: base64::DecodeError, text: &str) -> String {
+    let at = match error {
+        base64::DecodeError::InvalidByte(at, _) | base64::DecodeError::InvalidLastSymbol(at, _) => at,
+        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len(),
+    };
+    format!("illegal base64 data at input byte {at}")
 }
 
-/// Upstream's spelling of a path; the wrappers serde sees do not show.
-fn render(path: &serde_ignored::Path<'_>) -> String {
-    use serde_ignored::Path;
-    match path {
-        Path::Root => String::new(),
-        Path::Seq { parent, index } => format!("{}[{index}]", render(parent)),
-        Path::Map { parent, key } => match render(parent) {
-            parent if parent.is_empty() => key.clone(),
-            parent => format!("{parent}.{key}"),
-        },
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => render(parent),
+/// API-477: the canonical form, rounded up to 1m.
+fn quantity(text: &str) -> Option<String> {
+    Quantity::parse(text).ok().map(|quantity| quantity.rounded_to_milli().to_string())
+}
+
+fn time(text: &str, format: &str) -> Option<String> {
+    jiff::fmt::strtime::format(format, text.parse::<Timestamp>().ok()?).ok()
+}
+
+/// Rewrites the document as upstream shows it: unknown fields, nulls and empty
+/// lists vanish, required fields are there, times and quantities get their
+/// usual form, fields their usual order.
+pub(crate) fn canonicalise(types: &Types, doc: &mut Value) {
+    rewrite(types, types.root(), doc);
+}
+
+fn rewrite(types: &Types, of: TypeId, value: &mut Value) {
+    match (types.node(of), value) {
+        (Node::Struct { fields, .. }, Value::Object(map)) => {
+            map.retain(|name, value| match Field::find(fields, name) {
+                Some(field) if !value.is_null() => {
+                    rewrite(types, field.of, value);
+                    name == CONTAINERS || value.as_array().is_none_or(|items| !items.is_empty())
+                }
+                _ => false,
+            });
+            for field in fields.iter().filter(|field| field.is_required) {
+                if !map.contains_key(&*field.name)
+                    && let Some(zero) = zero(types, field)
+                {
+                    map.insert(field.name.to_string(), zero);
+                }
+            }
+            order(map);
+        }
+        (Node::Map { of, .. }, Value::Object(map)) => {
+            map.values_mut().for_each(|value| rewrite_entry(types, *of, value));
+            order(map);
+        }
+        (Node::List { of, .. }, Value::Array(items)) => {
+            items.iter_mut().for_each(|item| rewrite_entry(types, *of, item));
+        }
+        (Node::Scalar(scalar), value) => scalar.canonicalise(value),
+        _ => {}
     }
 }
+
+/// An entry of a list or map; upstream takes nothing for the zero of its type.
+fn rewrite_entry(types: &Types, of: TypeId, value: &mut Value) {
+    if value.is_null() {
+        *value = match types.node(of) {
+            Node::Scalar(scalar) => scalar.zero().unwrap_or_default(),
+            Node::Struct { .. } | Node::Map { .. } => Map::new().into(),
+            Node::List { .. } => Vec::<Value>::new().into(),
+            Node::Untyped | Node::Deduced => return,
+        };
+    }
+    rewrite(types, of, value);
+}
+
+/// The one list that is shown though it is empty.
+const CONTAINERS: &str = "containers";
+
+fn zero(types: &Types, field: &Field) -> Option<Value> {
+    match types.node(field.of) {
+        Node::Scalar(scalar) => scalar.zero(),
+        Node::List { .. } => (&*field.name == CONTAINERS).then(|| Vec::<Value>::new().into()),
+        Node::Map { .. } => Some(Map::new().into()),
+        Node::Struct { .. } => {
+            let mut zero = field.zero.clone()?;
+            rewrite(types, field.of, &mut zero);
+            Some(zero)
+        }
+        Node::Untyped | Node::Deduced => None,
+    }
+}
+
+/// By name, after what tells the kind.
+fn order(map: &mut Map<String, Value>) {
+    fn rank(key: &str) -> (bool, bool, &str) {
+        (key != "apiVersion", key != "kind", key)
+    }
+    if !map.keys().map(|key| rank(key)).is_sorted() {
+        let mut entries: Vec<_> = std::mem::take(map).into_iter().collect();
+        entries.sort_unstable_by(|one, other| rank(&one.0).cmp(&rank(&other.0)));
+        map.extend(entries);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,10 +4,11 @@
 
 use serde_json::{Value, json};
 
-use crate::decode::{DecodeError, Schema};
+use crate::decode::DecodeError;
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::names::NameFormat;
+use crate::schema::Schema;
 use crate::{doc, meta, printing};
 
 mod addresses;

@@ -45,9 +45,10 @@ pub mod text;
 pub mod wire;
 
 pub use apply::ApplyError;
-pub use decode::{DecodeError, Schema, Typed, read};
+pub use decode::DecodeError;
 pub use errors::{FieldError, FieldReason};
 pub use kinds::{Column, Kind, KindOps, Scope, Subresource};
 pub use patch::PatchError;
 pub use quantity::Quantity;
+pub use schema::{Schema, Typed};
 pub use selectors::{FieldSelector, LabelSelector};

@@ -54,7 +54,7 @@ pub fn strategic_merge_patch(kind: &Kind, original: &Value, patch: &Value) -> Re
     if !patch.is_object() {
         return Err(PatchError::Malformed("a strategic merge patch must be a JSON object".to_owned()));
     }
-    strategic::apply(crate::schema::types(kind), original, patch)
+    strategic::apply(kind.ops.schema().types(), original, patch)
 }
 
 #[cfg(test)]

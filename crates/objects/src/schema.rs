@@ -1,17 +1,24 @@
-//! The types of documents, as patches and server-side apply see them.
+//! The types of documents, as decoding, patches and server-side apply see them.
 //!
 //! Names, types and what is required come from `k8s-openapi`; how lists and
 //! maps merge and what is defaulted comes from `schema/facts.txt`. From both
 //! a small graph is made of each kind when it is first written. Adding a kind
 //! needs nothing here, as long as the table knows its types.
+//!
+//! Documents are checked against this graph and not by reading them into the
+//! generated types: see docs/decisions/0027.
 
+use std::any;
+use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{LazyLock, OnceLock};
+use std::marker::PhantomData;
+use std::sync::{LazyLock, PoisonError, RwLock};
 
-use k8s_openapi::schemars::SchemaGenerator;
+use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
-use crate::kinds::{self, Kind, Subresource};
+use crate::decode::{self, DecodeError};
+use crate::kinds::{Kind, Subresource};
 
 mod facts;
 
@@ -56,10 +63,19 @@ pub enum Node {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scalar {
     Text,
-    Number,
+    /// In base64.
+    Bytes,
     Bool,
-    /// Text or number: quantities, times, ports.
-    Any,
+    Int32,
+    Int64,
+    Double,
+    /// A port, for one.
+    IntOrText,
+    Quantity,
+    /// To the second.
+    Time,
+    /// To the microsecond.
+    MicroTime,
 }
 
 /// How items of a list are told apart (API-401 to API-448).
@@ -75,6 +91,8 @@ pub struct Field {
     pub name: Box<str>,
     pub of: TypeId,
     pub strategy: Strategy,
+    /// Shown even where it is its type's zero, which is then put there.
+    pub is_required: bool,
     /// What stands there where documents show nothing, because upstream can
     /// not leave it out: an empty object, no list, the zero of a scalar.
     pub zero: Option<Value>,
@@ -94,14 +112,56 @@ pub enum Strategy {
     Replace,
 }
 
-/// The types of a kind, made at the first call.
-pub fn types(kind: &Kind) -> &'static Types {
-    static ALL: LazyLock<Vec<OnceLock<Types>>> = LazyLock::new(|| kinds::ALL.iter().map(|_| OnceLock::new()).collect());
-    static UNKNOWN: Types = Types { nodes: Vec::new(), root: TypeId(0) };
-    match kinds::ALL.iter().position(|known| std::ptr::eq(*known, kind)) {
-        Some(at) => ALL[at].get_or_init(|| Types::build(kind)),
-        None => &UNKNOWN,
+/// What a kind's type knows about documents.
+pub trait Schema: Sync {
+    /// The type and all it consists of, made at the first call.
+    fn types(&self) -> &'static Types;
+    /// Upstream's name of the type (API-071).
+    fn name(&self) -> Cow<'static, str>;
+    /// Adds the type and what it consists of to the generator's definitions.
+    fn describe(&self, generator: &mut SchemaGenerator);
+
+    /// Paths of fields the type does not have, or the first type error.
+    fn check(&self, doc: &Value) -> Result<Vec<String>, DecodeError> {
+        decode::check(self.types(), doc)
     }
+
+    /// Rewrites the document as upstream shows it: unknown fields, nulls and
+    /// empty lists vanish, times and quantities get their usual form.
+    fn canonicalise(&self, doc: &mut Value) {
+        decode::canonicalise(self.types(), doc);
+    }
+}
+
+/// The schema of a `k8s-openapi` type.
+pub struct Typed<T>(PhantomData<fn() -> T>);
+
+impl<T> Typed<T> {
+    pub const NEW: Self = Self(PhantomData);
+}
+
+impl<T: JsonSchema + 'static> Schema for Typed<T> {
+    fn types(&self) -> &'static Types {
+        known(any::TypeId::of::<T>(), self)
+    }
+
+    fn name(&self) -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn describe(&self, generator: &mut SchemaGenerator) {
+        generator.subschema_for::<T>();
+    }
+}
+
+/// Every graph is made once and kept: there is one for each kind at most.
+fn known(key: any::TypeId, schema: &dyn Schema) -> &'static Types {
+    static ALL: LazyLock<RwLock<HashMap<any::TypeId, &'static Types>>> = LazyLock::new(RwLock::default);
+    if let Some(types) = ALL.read().unwrap_or_else(PoisonError::into_inner).get(&key) {
+        return types;
+    }
+    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    all.entry(key).or_insert_with(|| Box::leak(Box::new(Types::build(schema))))
 }
 
 /// API-070: the schemas of kinds and of what they consist of, by name, as
@@ -150,19 +210,21 @@ pub fn referred(schema: &Value) -> Option<&str> {
 }
 
 impl Types {
-    fn build(kind: &Kind) -> Self {
+    fn build(schema: &dyn Schema) -> Self {
         let facts = Facts::read();
-        let definitions = definitions(&[kind]);
+        let mut generator = SchemaGenerator::default();
+        schema.describe(&mut generator);
+        let definitions = generator.take_definitions(false);
         let mut builder =
             Builder { facts: &facts, definitions: &definitions, nodes: Vec::new(), names: HashMap::new() };
-        let root = builder.named(&kind.ops.schema().name());
+        let root = builder.named(&schema.name());
         let nodes = builder.nodes.into_iter().map(|node| node.unwrap_or(Node::Untyped)).collect();
         Self { nodes, root }
     }
 
-    /// The type of the documents themselves; `None` if nobody knows the kind.
-    pub fn root(&self) -> Option<TypeId> {
-        (!self.nodes.is_empty()).then_some(self.root)
+    /// The type of the documents themselves.
+    pub fn root(&self) -> TypeId {
+        self.root
     }
 
     pub fn node(&self, id: TypeId) -> &Node {
@@ -178,6 +240,13 @@ impl Types {
 impl Node {
     pub fn field(&self, name: &str) -> Option<&Field> {
         let Self::Struct { fields, .. } = self else { return None };
+        Field::find(fields, name)
+    }
+}
+
+impl Field {
+    /// Among the fields of a type, which are sorted.
+    pub fn find<'a>(fields: &'a [Self], name: &str) -> Option<&'a Self> {
         fields.binary_search_by(|field| (*field.name).cmp(name)).ok().map(|at| &fields[at])
     }
 }
@@ -205,8 +274,12 @@ impl Builder<'_> {
         self.names.insert(name.to_owned(), id);
         let definitions = self.definitions;
         let schema = definitions.get(name).unwrap_or(&Value::Null);
-        let node = match name {
-            "io.k8s.apimachinery.pkg.runtime.RawExtension" => Node::Untyped,
+        let node = match name.strip_prefix("io.k8s.apimachinery.pkg.").unwrap_or_default() {
+            "runtime.RawExtension" => Node::Untyped,
+            "api.resource.Quantity" => Node::Scalar(Scalar::Quantity),
+            "apis.meta.v1.MicroTime" => Node::Scalar(Scalar::MicroTime),
+            "apis.meta.v1.Time" => Node::Scalar(Scalar::Time),
+            "util.intstr.IntOrString" => Node::Scalar(Scalar::IntOrText),
             _ => self.node(schema, self.facts.of(name), FieldFacts::default()),
         };
         self.nodes[usize::from(id.0)] = Some(node);
@@ -244,11 +317,12 @@ impl Builder<'_> {
                 };
                 Node::List { of: self.id(&schema["items"], FieldFacts::default()), relation }
             }
-            "string" if matches!(text("format"), "" | "byte") => Node::Scalar(Scalar::Text),
-            "string" => Node::Scalar(Scalar::Any),
-            "integer" | "number" => Node::Scalar(Scalar::Number),
+            "string" if text("format") == "byte" => Node::Scalar(Scalar::Bytes),
+            "string" => Node::Scalar(Scalar::Text),
+            "integer" if text("format") == "int32" => Node::Scalar(Scalar::Int32),
+            "integer" => Node::Scalar(Scalar::Int64),
+            "number" => Node::Scalar(Scalar::Double),
             "boolean" => Node::Scalar(Scalar::Bool),
-            _ if schema.get("x-kubernetes-int-or-string").is_some() => Node::Scalar(Scalar::Any),
             _ => Node::Deduced,
         }
     }
@@ -269,6 +343,7 @@ impl Builder<'_> {
                     name: name.as_str().into(),
                     of: self.id(property, facts),
                     strategy: strategy(facts),
+                    is_required,
                     zero: self.zero(property, is_required, facts),
                     default: default(property, is_required, facts).filter(|default| !default.is_object()),
                 }

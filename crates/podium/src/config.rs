@@ -150,9 +150,15 @@ impl Settings {
 
 /// Names the first field that is not `possible`, or has a wrong type.
 fn parse<T: DeserializeOwned>(fields: Map<String, Value>, possible: &str) -> Result<T> {
-    let (parsed, unknown) = objects::read(&Value::Object(fields))?;
-    match unknown.first() {
-        Some(field) => bail!("unknown field {field:?}; possible: {possible}"),
+    let mut unknown = None;
+    let mut note = |path: serde_ignored::Path<'_>| {
+        unknown.get_or_insert(path.to_string());
+    };
+    let fields = Value::Object(fields);
+    let parsed = serde_path_to_error::deserialize(serde_ignored::Deserializer::new(&fields, &mut note))?;
+    match unknown {
+        // Serde shows wrappers of fields as question marks.
+        Some(field) => bail!("unknown field {:?}; possible: {possible}", field.replace(".?", "")),
         None => Ok(parsed),
     }
 }

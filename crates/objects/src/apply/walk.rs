@@ -61,10 +61,6 @@ impl Walker {
         }
     }
 
-    fn field_of(self, fields: &'static [Field], name: &str) -> Option<&'static Field> {
-        fields.binary_search_by(|field| (*field.name).cmp(name)).ok().map(|at| &fields[at])
-    }
-
     /// What tells an item of the list apart; defaults stand for absent keys
     /// (API-415).
     fn step(self, of: TypeId, relation: &ListRelation, item: &Value) -> Result<Step, String> {
@@ -129,7 +125,7 @@ impl Walker {
             Shape::Leaf => set.insert(path),
             Shape::Struct(fields) => {
                 for entry in object(Some(value)) {
-                    let field = self.field_of(fields, entry.0);
+                    let field = Field::find(fields, entry.0);
                     self.entry(field.map(|field| field.of), entry, field.is_none(), path, set);
                 }
             }
@@ -226,7 +222,7 @@ impl Walker {
         let (before, after) = (object(old), object(new));
         let mut is_leaf = before.is_empty() && after.is_empty();
         for name in keys(before, after) {
-            let field = self.field_of(fields, name);
+            let field = Field::find(fields, name);
             let zero = |parent: Option<&Value>| parent.and(field).and_then(|field| field.zero.as_ref());
             let pair = (before.get(name).or(zero(old)), after.get(name).or(zero(new)));
             self.compare_below(field.map(|field| field.of), Step::field(name), pair, path, found);
@@ -304,7 +300,7 @@ impl Walker {
                 let mut merged = Map::with_capacity(under.len().max(over.len()));
                 for name in keys(under, over) {
                     let of = match &shape {
-                        Shape::Struct(fields) => self.field_of(fields, name).map(|field| field.of),
+                        Shape::Struct(fields) => Field::find(fields, name).map(|field| field.of),
                         Shape::Map(of) => *of,
                         Shape::Leaf | Shape::List(..) => None,
                     };
@@ -381,7 +377,7 @@ impl Walker {
                 let mut rest = Map::new();
                 for (name, value) in object(Some(value)) {
                     let of = match &shape {
-                        Shape::Struct(fields) => self.field_of(fields, name).map(|field| field.of),
+                        Shape::Struct(fields) => Field::find(fields, name).map(|field| field.of),
                         Shape::Map(of) => *of,
                         Shape::Leaf | Shape::List(..) => None,
                     };
@@ -430,7 +426,7 @@ impl Walker {
             (Node::Struct { fields, .. }, Value::Object(map)) => {
                 for (name, value) in map {
                     let below = format!("{path}.{name}");
-                    match self.field_of(fields, name) {
+                    match Field::find(fields, name) {
                         Some(field) => self.problems(Some(field.of), value, &below, problems),
                         None => problems.push(located(&below, "field not declared in schema")),
                     }
@@ -485,15 +481,14 @@ fn located(path: &str, problem: &str) -> String {
 }
 
 fn mismatch(scalar: Scalar, value: &Value) -> Option<String> {
-    match (scalar, value) {
-        (Scalar::Text, Value::String(_))
-        | (Scalar::Number, Value::Number(_))
-        | (Scalar::Bool, Value::Bool(_))
-        | (Scalar::Any, Value::String(_) | Value::Number(_) | Value::Bool(_)) => None,
-        (Scalar::Text, value) => Some(format!("expected string, got {value}")),
-        (Scalar::Number, value) => Some(format!("expected numeric (int or float), got {}", go_type(value))),
-        (Scalar::Bool, value) => Some(format!("expected boolean, got {value}")),
-        (Scalar::Any, value) => Some(format!("expected any scalar, got {value}")),
+    match scalar {
+        Scalar::Text | Scalar::Bytes if !value.is_string() => Some(format!("expected string, got {value}")),
+        Scalar::Int32 | Scalar::Int64 | Scalar::Double if !value.is_number() => {
+            Some(format!("expected numeric (int or float), got {}", go_type(value)))
+        }
+        Scalar::Bool if !value.is_boolean() => Some(format!("expected boolean, got {value}")),
+        _ if value.is_array() || value.is_object() => Some(format!("expected any scalar, got {value}")),
+        _ => None,
     }
 }
 

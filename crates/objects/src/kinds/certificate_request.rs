@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::api::certificates::v1::CertificateSigningRequest;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, items_mut, keep, object, text};
 use crate::errors::{Errors, FieldError};
 use crate::gates::Gates;
@@ -15,6 +14,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::meta;
 use crate::names::{self, NameFormat};
 use crate::printing::{self, or_none};
+use crate::schema::{Schema, Typed};
 
 /// API-264.
 pub static KIND: Kind = Kind {

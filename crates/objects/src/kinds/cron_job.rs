@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use crate::api::batch::v1::CronJob;
 use crate::cron::{self, Schedule};
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, drop_zero, items, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, job, pod, workload};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {

@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use super::plain::Plain;
 use crate::Quantity;
 use crate::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment, VolumeAttributesClass};
-use crate::decode::Typed;
 use crate::doc::{at, items, object, set_default, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope, Subresource};
 use crate::meta::invalid_each;
 use crate::names;
 use crate::printing::or_none;
+use crate::schema::Typed;
 use crate::selectors::typed;
 
 const GROUP: &str = "storage.k8s.io";

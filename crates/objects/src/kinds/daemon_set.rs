@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::api::apps::v1::DaemonSet;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, drop_zero, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, deployment, pod};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
@@ -62,7 +62,7 @@ impl KindOps for SetOps {
 
     /// API-725.
     fn default(&self, doc: &mut Value) {
-        workload::canonicalise(self.schema(), doc);
+        self.schema().canonicalise(doc);
         let spec = object(doc, "spec");
         drop_zero(spec, &["minReadySeconds"]);
         deployment::rolling_defaults(spec, "updateStrategy", &[("maxUnavailable", json!(1)), ("maxSurge", json!(0))]);

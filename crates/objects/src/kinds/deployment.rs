@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::api::apps::v1::Deployment;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, drop_zero, keep, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
@@ -61,7 +61,7 @@ impl KindOps for DeploymentOps {
 
     /// API-722.
     fn default(&self, doc: &mut Value) {
-        workload::canonicalise(self.schema(), doc);
+        self.schema().canonicalise(doc);
         let spec = object(doc, "spec");
         drop_zero(spec, &["minReadySeconds", "paused"]);
         set_default(spec, "replicas", 1);

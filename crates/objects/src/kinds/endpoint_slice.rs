@@ -6,13 +6,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use serde_json::{Value, json};
 
 use crate::api::discovery::v1::EndpointSlice;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, items_mut, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::service::PROTOCOLS;
 use crate::kinds::{Column, Kind, KindOps, Scope, addresses, endpoints};
 use crate::meta::{self, invalid_each};
+use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {

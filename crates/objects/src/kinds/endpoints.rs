@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::api::core::v1::Endpoints;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, items_mut, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::service::PROTOCOLS;
 use crate::kinds::{Column, Kind, KindOps, Scope, addresses};
 use crate::meta::{self, invalid_each};
+use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {

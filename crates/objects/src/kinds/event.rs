@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::api::core::v1::Event;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::meta::{self, invalid_each};
+use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
 pub mod view;

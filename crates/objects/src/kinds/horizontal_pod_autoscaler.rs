@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 
 use super::plain::Plain;
 use crate::api::autoscaling::v2::HorizontalPodAutoscaler;
-use crate::decode::Typed;
 use crate::doc::{as_object, at, drop_zero, items, object, set_default, text};
 use crate::kinds::{Column, Kind, Scope, Subresource, workload};
 use crate::printing;
+use crate::schema::Typed;
 
 pub mod v1;
 mod validate;

@@ -6,12 +6,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::batch::v1::Job as TypedJob;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, drop_zero, items_mut, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 mod indexes;

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::plain::Plain;
 use crate::api::coordination::v1::Lease;
-use crate::decode::Typed;
 use crate::doc::{at, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope};
+use crate::schema::Typed;
 
 pub static KIND: Kind = Kind {
     columns: &[

@@ -9,12 +9,12 @@ use super::plain::Plain;
 use super::resource_names;
 use crate::Quantity;
 use crate::api::core::v1::LimitRange;
-use crate::decode::Typed;
 use crate::doc::{as_object, at, items, items_mut, object, set_default, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope};
 use crate::meta::invalid_each;
 use crate::names;
+use crate::schema::Typed;
 
 /// API-039, API-269.
 pub static KIND: Kind = Kind {

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::api::core::v1::Namespace;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, keep, object, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::names::NameFormat;
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {

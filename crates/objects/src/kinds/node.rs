@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::api::core::v1::Node;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, items, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::meta::{self, invalid_each};
+use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {

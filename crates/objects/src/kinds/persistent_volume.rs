@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::core::v1::PersistentVolume;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::storage::{access_modes, modes_cell, or_unset, phase, storage, volume_mode};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {

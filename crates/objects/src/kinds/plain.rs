@@ -8,12 +8,12 @@
 
 use serde_json::{Value, json};
 
-use crate::decode::Schema;
 use crate::doc::text;
 use crate::errors::{Errors, FieldError};
 use crate::gates::Gates;
 use crate::kinds::{Kind, KindOps, Subresource, View};
 use crate::names::NameFormat;
+use crate::schema::Schema;
 use crate::{meta, printing};
 
 /// The operations of a kind, as values.

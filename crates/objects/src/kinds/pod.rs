@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 
 use crate::Typed;
 use crate::api::core::v1::{Pod, PodSpec};
-use crate::decode::Schema;
 use crate::doc::{self, as_object, items, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::reasons::{condition, phase};
+use crate::schema::Schema;
 use crate::{meta, qos};
 
 mod defaults;

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 
 use super::plain::Plain;
 use crate::api::policy::v1::PodDisruptionBudget;
-use crate::decode::Typed;
 use crate::doc::{at, items, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope, Subresource, workload};
 use crate::names;
+use crate::schema::Typed;
 
 /// API-051, API-257.
 pub static KIND: Kind = Kind {

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::api::core::v1::PodTemplate;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, object, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, pod, workload};
 use crate::meta;
+use crate::schema::{Schema, Typed};
 
 pub static KIND: Kind = Kind {
     columns: COLUMNS,

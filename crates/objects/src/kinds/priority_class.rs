@@ -3,11 +3,11 @@
 use serde_json::{Value, json};
 
 use crate::api::scheduling::v1::PriorityClass;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {

@@ -3,12 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::api::apps::v1::ReplicaSet;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, drop_zero, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
@@ -57,7 +57,7 @@ impl KindOps for SetOps {
 
     /// API-723.
     fn default(&self, doc: &mut Value) {
-        workload::canonicalise(self.schema(), doc);
+        self.schema().canonicalise(doc);
         default_counts(doc);
         pod::template::default(doc, TEMPLATE);
     }

@@ -4,13 +4,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::core::v1::ReplicationController;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, object};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
 use crate::kinds::{Kind, KindOps, Scope, Subresource, pod, replica_set};
 use crate::meta;
+use crate::schema::{Schema, Typed};
 
 pub static KIND: Kind = Kind {
     short_names: &["rc"],

@@ -9,10 +9,10 @@ use super::plain::Plain;
 use super::resource_names;
 use crate::Quantity;
 use crate::api::core::v1::ResourceQuota;
-use crate::decode::Typed;
 use crate::doc::{at, items, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope, Subresource};
+use crate::schema::Typed;
 
 /// API-042, API-261.
 pub static KIND: Kind = Kind {

@@ -11,8 +11,8 @@ use crate::api::authentication::v1::{SelfSubjectReview, TokenReview};
 use crate::api::authorization::v1::{
     LocalSubjectAccessReview, SelfSubjectAccessReview, SelfSubjectRulesReview, SubjectAccessReview,
 };
-use crate::decode::{Schema, Typed};
 use crate::kinds::{Kind, KindOps, Scope};
+use crate::schema::{Schema, Typed};
 
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";

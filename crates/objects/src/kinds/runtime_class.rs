@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::plain::Plain;
 use crate::api::node::v1::RuntimeClass;
-use crate::decode::Typed;
 use crate::doc::{at, items, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope, pod};
+use crate::schema::Typed;
 use crate::{meta, names};
 
 /// API-053, API-259.

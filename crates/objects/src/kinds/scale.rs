@@ -4,12 +4,12 @@
 use serde_json::{Value, json};
 
 use crate::api::autoscaling::v1::Scale;
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, keep, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR};
 use crate::kinds::{Column, Kind, KindOps, Scope};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 /// Not in the table of kinds.

@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::config_map::{DATA_MAX, count, decoded_len, drop_empty_maps, immutable};
 use crate::api::core::v1::Secret;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::meta::{self, invalid_each};
+use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
 pub static KIND: Kind = Kind {

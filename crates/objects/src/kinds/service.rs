@@ -6,13 +6,13 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::core::v1::Service;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, items, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::meta;
 use crate::names::NameFormat;
+use crate::schema::{Schema, Typed};
 
 mod table;
 mod update;

@@ -1,7 +1,7 @@
 //! ServiceAccount: descriptor and rules (API-757: metadata only).
 
-use crate::decode::{Schema, Typed};
 use crate::kinds::{Kind, KindOps, Scope, Subresource};
+use crate::schema::{Schema, Typed};
 
 pub static KIND: Kind = Kind {
     short_names: &["sa"],

@@ -3,13 +3,13 @@
 use serde_json::{Value, json};
 
 use crate::api::apps::v1::StatefulSet;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, drop_zero, items, items_mut, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
 use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, persistent_volume_claim, pod};
 use crate::names::{self, NameFormat};
+use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
 pub static KIND: Kind = Kind {
@@ -72,10 +72,13 @@ impl KindOps for SetOps {
     }
 
     fn default(&self, doc: &mut Value) {
-        workload::canonicalise(self.schema(), doc);
+        self.schema().canonicalise(doc);
         spec_defaults(doc);
         for claim in items_mut(doc, CLAIMS) {
             claim_defaults(claim);
+            // Shown by upstream, whatever the client wrote.
+            claim["apiVersion"] = "v1".into();
+            claim["kind"] = "PersistentVolumeClaim".into();
         }
         let status = object(doc, "status");
         let counters = ["readyReplicas", "currentReplicas", "updatedReplicas", "observedGeneration"];

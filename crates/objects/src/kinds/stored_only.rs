@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::plain::Plain;
 use crate::api::{admissionregistration, flowcontrol, resource};
-use crate::decode::{Schema, Typed};
 use crate::doc::{at, items, text};
 use crate::kinds::{Column, Kind, Scope, Subresource};
+use crate::schema::{Schema, Typed};
 
 const STATUS: &[Subresource] = &[Subresource::Status];
 const EXTENSIONS: &[&str] = &["api-extensions"];

@@ -4,8 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::apimachinery::pkg::apis::meta::v1::LabelSelector as TypedSelector;
-use crate::decode::Schema;
-use crate::doc::{at, items, object, text};
+use crate::doc::{at, items, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, pod};
@@ -18,16 +17,6 @@ pub(super) const TEMPLATE: &str = "spec.template";
 pub(super) const CONTAINERS: Column = Column::wide("Containers", "Names of each container in the template.");
 pub(super) const IMAGES: Column = Column::wide("Images", "Images referenced by each container in the template.");
 pub(super) const SELECTOR_COLUMN: Column = Column::wide("Selector", "Which pods belong to this object.");
-
-/// Canonical form, in which a missing selector stays missing: the generated
-/// types would make it an empty one.
-pub(super) fn canonicalise(schema: &dyn Schema, doc: &mut Value) {
-    let is_missing = at(doc, SELECTOR).is_null();
-    schema.canonicalise(doc);
-    if is_missing {
-        object(doc, "spec").shift_remove("selector");
-    }
-}
 
 /// The selector at `spec.selector`; none where it can not be read.
 pub(super) fn selector_of(doc: &Value) -> Option<LabelSelector> {

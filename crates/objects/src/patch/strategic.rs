@@ -20,7 +20,7 @@ pub(super) fn apply(types: &'static Types, original: &Value, patch: &Value) -> R
     let (Some(patch), original) = (patch.as_object(), original.as_object().unwrap_or(&empty)) else {
         return Err(malformed("a strategic merge patch must be a JSON object"));
     };
-    let of = Of { types, id: types.root() };
+    let of = Of { types, id: Some(types.root()) };
     Ok(Value::Object(merge_maps(of, original, patch)?))
 }
 

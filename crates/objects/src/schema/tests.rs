@@ -1,15 +1,16 @@
 //! The graph of types says what the specification demands of each field.
 
 use super::*;
+use crate::kinds;
 
 fn kind(name: &str) -> &'static Types {
-    types(kinds::ALL.iter().find(|kind| kind.kind == name).unwrap())
+    kinds::ALL.iter().find(|kind| kind.kind == name).unwrap().ops.schema().types()
 }
 
 /// The field at a path; `[]` goes to the items of a list, `{}` to the values
 /// of a map.
 fn field(types: &'static Types, path: &str) -> &'static Field {
-    let (mut of, mut found) = (types.root().unwrap(), None);
+    let (mut of, mut found) = (types.root(), None);
     for part in path.split('.') {
         let name = part.trim_end_matches("[]").trim_end_matches("{}");
         let field = types.field(of, name).unwrap_or_else(|| panic!("{path}: no {name}"));

@@ -5,12 +5,12 @@ use serde_json::{Map, Value, json};
 
 use super::{COLUMNS, check, row};
 use crate::api::events::v1::Event;
-use crate::decode::{Schema, Typed};
 use crate::doc::{as_object, at, text};
 use crate::errors::{Errors, FieldError};
 use crate::gates::Gates;
 use crate::kinds::{Kind, KindOps, Scope, View};
 use crate::meta;
+use crate::schema::{Schema, Typed};
 
 pub static KIND: Kind = Kind {
     short_names: &["ev"],

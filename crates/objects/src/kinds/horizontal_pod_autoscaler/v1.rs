@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 use super::super::plain::Plain;
 use super::{cells, validate};
 use crate::api::autoscaling::v1::HorizontalPodAutoscaler;
-use crate::decode::Typed;
 use crate::doc::{as_object, at, object, set_default, text};
 use crate::kinds::{Kind, View};
+use crate::schema::Typed;
 
 pub static KIND: Kind = Kind { version: "v1", ops: &OPS, ..super::KIND };
 

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::GROUP;
 use crate::api::networking::v1::{IPAddress, ServiceCIDR};
-use crate::decode::Typed;
 use crate::doc::{at, items, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::addresses;
 use crate::kinds::plain::Plain;
 use crate::kinds::{Column, Kind, Scope, Subresource};
 use crate::names::{self, NameFormat};
+use crate::schema::Typed;
 
 /// API-059.
 pub static SERVICE_CIDR: Kind = Kind {

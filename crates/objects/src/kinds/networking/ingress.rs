@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use super::GROUP;
 use crate::api::networking::v1::{Ingress, IngressClass};
-use crate::decode::Typed;
 use crate::doc::{as_object, at, items, set_default, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::plain::Plain;
@@ -15,6 +14,7 @@ use crate::kinds::{Column, Kind, Scope, Subresource, addresses};
 use crate::meta::invalid_each;
 use crate::names;
 use crate::printing::or_none;
+use crate::schema::Typed;
 
 /// API-059, API-265.
 pub static INGRESS: Kind = Kind {

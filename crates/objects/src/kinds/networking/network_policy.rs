@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::GROUP;
 use crate::api::networking::v1::NetworkPolicy;
-use crate::decode::Typed;
 use crate::doc::{as_object, at, items, items_mut, object, set_default, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::plain::Plain;
 use crate::kinds::{Column, Kind, Scope, addresses};
 use crate::names;
+use crate::schema::Typed;
 use crate::selectors::typed;
 
 /// API-059, API-265.

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::{GROUP, check_binding, check_same_role, default_binding, subjects_of};
 use crate::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
-use crate::decode::{Schema, Typed};
 use crate::doc::text;
 use crate::kinds::plain::Plain;
 use crate::kinds::{Column, Kind, Scope};
 use crate::names::NameFormat;
+use crate::schema::{Schema, Typed};
 
 pub static ROLE_BINDING: Kind = Kind {
     columns: &[

@@ -5,12 +5,12 @@ use serde_json::Value;
 use super::{GROUP, check_rules};
 use crate::api::rbac::v1::{ClusterRole, Role};
 use crate::apimachinery::pkg::apis::meta::v1::LabelSelector as TypedSelector;
-use crate::decode::Typed;
 use crate::doc::{at, items};
 use crate::errors::FieldError;
 use crate::kinds::plain::Plain;
 use crate::kinds::{Column, Kind, Scope};
 use crate::names::NameFormat;
+use crate::schema::Typed;
 use crate::selectors::LabelSelector;
 
 /// API-269.

@@ -65,7 +65,7 @@ fn api_724_stateful_sets_go_in_order_and_keep_their_claims() {
     brief(
         whole("StatefulSet", json!({"serviceName": "web", "volumeClaimTemplates": [claim]})),
         expect![[
-            r#"{"selector":{"matchLabels":{"app":"web"}},"serviceName":"web","volumeClaimTemplates":[{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"volumeMode":"Filesystem"},"status":{"phase":"Pending"}}],"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}"#
+            r#"{"selector":{"matchLabels":{"app":"web"}},"serviceName":"web","volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"volumeMode":"Filesystem"},"apiVersion":"v1","kind":"PersistentVolumeClaim","status":{"phase":"Pending"}}],"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0}},"persistentVolumeClaimRetentionPolicy":{"whenDeleted":"Retain","whenScaled":"Retain"}}"#
         ]],
     );
     // Whoever names the type gets no partition.

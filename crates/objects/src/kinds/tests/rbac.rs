@@ -21,7 +21,7 @@ fn api_741_bindings_name_the_group_of_users_groups_and_roles() {
             &json!([{"kind": "User", "name": "jane"}, {"kind": "ServiceAccount", "name": "robot"}]),
         ),
         expect![[
-            r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"b","namespace":"n"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"reader"},"subjects":[{"kind":"User","name":"jane","apiGroup":"rbac.authorization.k8s.io"},{"kind":"ServiceAccount","name":"robot"}]}"#
+            r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"RoleBinding","metadata":{"name":"b","namespace":"n"},"roleRef":{"kind":"Role","apiGroup":"rbac.authorization.k8s.io","name":"reader"},"subjects":[{"kind":"User","name":"jane","apiGroup":"rbac.authorization.k8s.io"},{"kind":"ServiceAccount","name":"robot"}]}"#
         ]],
     );
 }
@@ -81,7 +81,7 @@ fn api_375_a_binding_keeps_its_role() {
         to("view"),
         to("edit"),
         expect![[
-            r#"roleRef: Invalid value: {"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"edit"}: cannot change roleRef"#
+            r#"roleRef: Invalid value: {"kind":"ClusterRole","apiGroup":"rbac.authorization.k8s.io","name":"edit"}: cannot change roleRef"#
         ]],
     );
 }
