@@ -4,11 +4,15 @@
 //! Never ends by itself and never skips: what a broken connection hid is found
 //! by the next list, including deletions (W3).
 
+use std::borrow::Cow;
 use std::sync::Weak;
 use std::time::Duration;
 
-use futures::TryStreamExt as _;
-use kube::api::{WatchEvent, WatchParams};
+use futures::{AsyncBufReadExt as _, TryStreamExt as _};
+use kube::api::WatchParams;
+use kube::core::Status;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use crate::cache::Cache;
 use crate::error::ApiError;
@@ -93,29 +97,21 @@ async fn follow_from<K: Followed>(
     let request =
         if feed.is_metadata { paths.watch_metadata(&params, &version) } else { paths.watch(&params, &version) };
     let request = request.map_err(|error| (None, ApiError::Invalid { message: error.to_string() }))?;
-    let opened = client.inner().request_events::<K>(request).await;
-    let stream = opened.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?;
+    let opened = client.inner().request_stream(request).await;
+    let stream = opened.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?.lines();
     futures::pin_mut!(stream);
     if let Some(cache) = cache.upgrade() {
         cache.on_connected();
     }
     let opened_at = tokio::time::Instant::now();
     loop {
-        let event = stream.try_next().await.map_err(|error| (Some(version.clone()), ApiError::of_kube(error)))?;
+        let line = stream.try_next().await.map_err(|error| (Some(version.clone()), broken(&error)))?;
         let Some(cache) = cache.upgrade() else { return Ok(version) };
-        match event {
-            Some(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                version = version_of(&object).unwrap_or(version);
-                cache.apply(object);
-            }
-            Some(WatchEvent::Deleted(object)) => {
-                version = version_of(&object).unwrap_or(version);
-                cache.delete(object);
-            }
-            Some(WatchEvent::Bookmark(bookmark)) => version = bookmark.metadata.resource_version,
-            Some(WatchEvent::Error(status)) => {
-                return Err((Some(version), ApiError::of_status(status.code, &status.reason, status.message)));
-            }
+        match line {
+            Some(line) => match apply(&cache, &line) {
+                Ok(next) => version = next.unwrap_or(version),
+                Err(error) => return Err((Some(version), error)),
+            },
             // A server that closes at once would make us spin: that is a failure (API-314).
             None if opened_at.elapsed() < SHORT_WATCH => {
                 let message = "very short watch".to_owned();
@@ -124,6 +120,59 @@ async fn follow_from<K: Followed>(
             None => return Ok(version),
         }
     }
+}
+
+fn broken(error: &std::io::Error) -> ApiError {
+    ApiError::Unreachable { message: error.to_string() }
+}
+
+/// One event, its object still text: which type it has depends on the event.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(rename = "type", borrow)]
+    event: Cow<'a, str>,
+    #[serde(borrow)]
+    object: &'a RawValue,
+}
+
+/// Takes an event to the cache; returns the version it leads to.
+fn apply<K: Followed>(cache: &Cache<K>, line: &str) -> Result<Option<String>, ApiError> {
+    let line: Line<'_> = read(line)?;
+    match &*line.event {
+        "ADDED" | "MODIFIED" => {
+            let object: K = read(line.object.get())?;
+            let version = version_of(&object);
+            cache.apply(object);
+            Ok(version)
+        }
+        "DELETED" => {
+            let object: K = read(line.object.get())?;
+            let version = version_of(&object);
+            cache.delete(object);
+            Ok(version)
+        }
+        "BOOKMARK" => read(line.object.get()).map(|Bookmark { metadata }| Some(metadata.resource_version)),
+        "ERROR" => {
+            let status: Status = read(line.object.get())?;
+            Err(ApiError::of_status(status.code, &status.reason, status.message))
+        }
+        event => Err(ApiError::Unreadable { message: format!("unknown event {event:?}") }),
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
+    serde_json::from_str(text).map_err(|error| ApiError::Unreadable { message: error.to_string() })
+}
+
+#[derive(Deserialize)]
+struct Bookmark {
+    metadata: BookmarkMeta,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct BookmarkMeta {
+    resource_version: String,
 }
 
 /// The server ends a watch after this long and we resume (API-314).
