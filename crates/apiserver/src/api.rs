@@ -2,7 +2,7 @@
 //! authorize, route, handle, answer.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ambient::{Clock, Ids};
@@ -20,7 +20,7 @@ use crate::answer::{self, Answer, Body};
 use crate::audit::Trail;
 use crate::auth::{self, Identity};
 use crate::authz::{self, Access, Authorizer};
-use crate::error::ApiError;
+use crate::error::{ApiError, ResourceName};
 use crate::flow::Flow;
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
@@ -66,6 +66,8 @@ pub(crate) struct Api {
     /// Becomes true when the server stops; ends watches and followed logs.
     pub(crate) closing: watch::Sender<bool>,
     pub(crate) services: Services,
+    /// Set when everything that every cluster has is there.
+    pub(crate) installed: OnceLock<()>,
 }
 
 /// Where a request comes from.
@@ -122,6 +124,7 @@ impl Api {
         let log = self.config.audit.as_ref();
         let mut trail = log.map(|log| Trail::start(log, &self.clock, &parts, &query, from.address));
         let answer = self.route(from.identity.as_deref(), parts, query, body, trail.as_mut()).await;
+        let answer = answer.map_err(|error| self.perhaps_not_yet(error));
         let refusal = answer.as_ref().err();
         if let Some(trail) = &mut trail {
             let code = answer.as_ref().map_or_else(ApiError::code, Response::status);
@@ -215,11 +218,22 @@ impl Api {
         let is_long = is_long(verb, &path, &query);
         let _seat = if is_long { None } else { self.flow.enter(&caller, verb).await? };
         let limit = if verb.is_reading() { READ_TIMEOUT } else { WRITE_TIMEOUT };
+        let resource = ResourceName { group: path.group.clone(), resource: path.resource.clone() };
         let work = self.work(caller, verb, parts, (path, query), body);
-        if is_long {
-            return work.await;
+        let answer = match is_long {
+            true => work.await,
+            false => tokio::time::timeout(limit, work).await.unwrap_or(Err(ApiError::TookTooLong)),
+        };
+        answer.map_err(|error| error.during(verb, resource))
+    }
+
+    /// API-008: before its first objects are made, the server does not know
+    /// what is missing.
+    fn perhaps_not_yet(&self, error: ApiError) -> ApiError {
+        match error {
+            ApiError::NoSuchPage | ApiError::NoSuchResource if self.installed.get().is_none() => ApiError::NotInstalled,
+            error => error,
         }
-        tokio::time::timeout(limit, work).await.unwrap_or(Err(ApiError::TookTooLong))
     }
 
     async fn work(
@@ -315,8 +329,10 @@ impl Api {
             Verb::Watch => stream::watch(self, call).await,
             // API-108: the collection of all namespaces can only be read.
             _ if is_everywhere => Err(ApiError::MethodNotAllowed),
+            // API-345: objects are not made by name.
             Verb::Create if call.path.name.is_none() => write::create(self, call, body).await,
             Verb::Update if call.path.name.is_some() => write::replace(self, call, body, write::Part::Main).await,
+            // API-083, API-084: what most of kubectl's verbs come down to.
             Verb::Patch if call.path.name.is_some() => write::patch(self, call, body, write::Part::Main).await,
             Verb::Delete => delete::delete(self, call, body).await,
             // API-115.
@@ -342,8 +358,10 @@ impl Api {
             ("scale", Verb::Update) => scale::replace(self, call, body).await,
             ("scale", Verb::Patch) => scale::patch(self, call, body).await,
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
+            // API-086.
             ("eviction", Verb::Create) => eviction::evict(self, call, body).await,
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
+            // API-087, with the streams below.
             ("log", Verb::Get) => logs::answer(self, call).await,
             ("proxy", _) => proxy::answer(self, call, body).await,
             ("exec" | "attach" | "portforward", Verb::Get | Verb::Create) => connect::answer(self, call, name).await,

@@ -156,7 +156,7 @@ async fn carry_out(
     }
 }
 
-/// TC-025.
+/// TC-025, API-381.
 pub(crate) fn check_preconditions(kind: &Kind, doc: &Value, options: &DeleteOptions) -> Result<(), ApiError> {
     let conflict =
         |detail| ApiError::Conflict { resource: ResourceName::of(kind), name: object::name(doc).to_owned(), detail };
@@ -212,7 +212,7 @@ fn answers_with_object(kind: &Kind) -> bool {
     )
 }
 
-/// API-386: every selected object, the same rules for each.
+/// API-152, API-386: every selected object, the same rules for each.
 pub(crate) async fn delete_collection(api: &Api, call: &Call, body: RequestBody) -> Answer {
     let bytes = api.collect(body).await?;
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;

@@ -1,5 +1,5 @@
-//! Pure. What a DELETE does to an object: nothing, mark it, or remove it
-//! (TC-013 to TC-037, LC-274 to LC-276).
+//! Pure. What a DELETE (API-080) does to an object: nothing, mark it, or remove it
+//! (TC-013 to TC-037, LC-274 to LC-276, API-383).
 
 use ambient::Timestamp;
 use jiff::SignedDuration;
@@ -118,7 +118,7 @@ fn not_negative(grace: i64) -> i64 {
 }
 
 /// TC-019: the first delete sets the time after which the object counts as
-/// dead, and raises the generation where there is one (LC-029).
+/// dead, and raises the generation where there is one (LC-029, API-179).
 fn marked(doc: &Value, grace: i64, now: Timestamp) -> Value {
     let mut doc = doc.clone();
     set_deadline(&mut doc, now.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(now), grace);
@@ -138,7 +138,7 @@ fn set_deadline(doc: &mut Value, at: Timestamp, grace: i64) {
     metadata.insert("deletionGracePeriodSeconds".to_owned(), json!(grace));
 }
 
-/// TC-021, LC-275: a running deletion can only be shortened.
+/// TC-021, LC-275, API-384, API-385: a running deletion can only be shortened.
 fn hasten(doc: &Value, asked: Option<i64>, now: Timestamp) -> Outcome {
     let stored = object::at(doc, &["metadata", "deletionGracePeriodSeconds"]).as_i64().map_or(0, not_negative);
     if stored == 0 {

@@ -1,11 +1,13 @@
 //! Discovery (API-020 to API-033), all of it derived from the kinds table.
 //! API-025: what is listed here is served here. API-030: both roots are
-//! aggregated. API-032: there are no peers to leave out.
+//! aggregated. API-032: there are no peers to leave out. API-072, API-090,
+//! API-091: clients ask here before anything else. API-089: there is no group
+//! of metrics.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use objects::{Kind, Subresource, kinds};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 
 use crate::Config;
 use crate::answer::{self, Answer, Body};
@@ -103,6 +105,7 @@ fn group_of(name: &str) -> Option<Value> {
 /// API-023.
 fn resources(group: &str, version: &str) -> Value {
     let mut list = Vec::new();
+    // API-043.
     if group.is_empty() {
         list.push(json!({
             "name": "bindings", "singularName": "binding", "namespaced": true, "kind": "Binding", "verbs": ["create"],
@@ -162,6 +165,7 @@ pub(crate) fn subresource(kind: &Kind, sub: Subresource) -> (&'static str, Vec<&
         Subresource::Token => ("TokenRequest", vec!["create"]),
         Subresource::PortForward => ("PodPortForwardOptions", vec!["create", "get"]),
         Subresource::Proxy if kind.kind == "Node" => ("NodeProxyOptions", every()),
+        Subresource::Proxy if kind.kind == "Service" => ("ServiceProxyOptions", every()),
         Subresource::Proxy => ("PodProxyOptions", every()),
         Subresource::Scale => ("Scale", vec!["get", "patch", "update"]),
         Subresource::Approval | Subresource::EphemeralContainers | Subresource::Resize | Subresource::Status => {
@@ -180,10 +184,11 @@ pub(crate) fn foreign_group(sub: Subresource) -> Option<(&'static str, &'static 
     }
 }
 
-/// API-024.
+/// API-024: of what is stored, which two views share.
 fn storage_hash(kind: &Kind) -> String {
     use base64::Engine;
-    let digest = Sha512::digest(format!("{}/{}/{}", kind.group, kind.version, kind.kind));
+    let stored = kind.ops.view().map_or(kind, |view| view.of);
+    let digest = Sha256::digest(format!("{}/{}/{}", stored.group, stored.version, stored.kind));
     base64::prelude::BASE64_STANDARD.encode(&digest[..8])
 }
 

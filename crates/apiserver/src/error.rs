@@ -7,6 +7,8 @@ use objects::{ApplyError, FieldError, Kind};
 use serde_json::{Map, Value, json};
 use store::Revision;
 
+use crate::target::Verb;
+
 /// A resource as messages name it: `pods`, `deployments.apps`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceName {
@@ -64,6 +66,7 @@ impl std::fmt::Display for KindName {
 pub(crate) enum ApiError {
     #[error("{0}")]
     BadRequest(String),
+    /// API-124.
     #[error("Unauthorized")]
     Unauthorized,
     /// The caller may not do this.
@@ -78,6 +81,10 @@ pub(crate) enum ApiError {
     /// No such path at all (API-007): answered as plain text.
     #[error("404 page not found")]
     NoSuchPage,
+    /// Not everything is there yet, so nobody knows that it is missing (API-008).
+    #[error("the request has been made before all known HTTP paths have been installed, please try again")]
+    NotInstalled,
+    /// API-127.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
     /// API-128.
@@ -126,7 +133,10 @@ pub(crate) enum ApiError {
     /// API-136.
     #[error("Internal error occurred: {0}")]
     Internal(String),
-    /// The node's answer, or that there was none.
+    /// The store did not answer, and nothing was written (API-137).
+    #[error("{}", unreachable(during.as_ref(), detail))]
+    Unreachable { detail: String, during: Option<(&'static str, ResourceName)> },
+    /// The node's answer, or that there was none (API-138).
     #[error("{detail}")]
     Node { code: StatusCode, detail: String },
 }
@@ -148,6 +158,15 @@ fn forbidden(resource: Option<&ResourceName>, name: &str, detail: &str) -> Strin
         None => format!("forbidden: {detail}"),
         Some(resource) if name.is_empty() => format!("{resource} is forbidden: {detail}"),
         Some(resource) => format!("{resource} \"{name}\" is forbidden: {detail}"),
+    }
+}
+
+fn unreachable(during: Option<&(&'static str, ResourceName)>, detail: &str) -> String {
+    match during {
+        Some((operation, resource)) => format!(
+            "The {operation} operation against {resource} could not be completed at this time, please try again."
+        ),
+        None => format!("Internal error occurred: {detail}"),
     }
 }
 
@@ -195,6 +214,24 @@ impl ApiError {
         Self::Invalid { kind: KindName::meta(kind), name: String::new(), errors: vec![error] }
     }
 
+    /// The same while doing this to that.
+    pub(crate) fn during(self, verb: Verb, resource: ResourceName) -> Self {
+        match self {
+            Self::Unreachable { detail, during: None } => {
+                tracing::warn!(%resource, verb = verb.as_str(), detail, "the store can not be reached");
+                let operation = match verb {
+                    Verb::Get => "get",
+                    Verb::List | Verb::Watch => "list",
+                    Verb::Create => "create",
+                    Verb::Update | Verb::Patch => "update",
+                    Verb::Delete | Verb::DeleteCollection => "delete",
+                };
+                Self::Unreachable { detail, during: Some((operation, resource)) }
+            }
+            other => other,
+        }
+    }
+
     /// HTTP status and reason.
     fn class(&self) -> (StatusCode, &'static str) {
         match self {
@@ -202,6 +239,8 @@ impl ApiError {
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
             Self::Forbidden { .. } => (StatusCode::FORBIDDEN, "Forbidden"),
             Self::NotFound { .. } | Self::NoSuchResource | Self::NoSuchPage => (StatusCode::NOT_FOUND, "NotFound"),
+            Self::NotInstalled => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+            Self::Unreachable { during: Some(_), .. } => (StatusCode::INTERNAL_SERVER_ERROR, "ServerTimeout"),
             Self::MethodNotAllowed => (StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowed"),
             Self::NotAcceptable(_) => (StatusCode::NOT_ACCEPTABLE, "NotAcceptable"),
             Self::UnsupportedMediaType(_) => (StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType"),
@@ -214,7 +253,7 @@ impl ApiError {
                 (StatusCode::GATEWAY_TIMEOUT, "Timeout")
             }
             Self::Overloaded | Self::NotNow { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
-            Self::Internal(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Self::Internal(_) | Self::Unreachable { during: None, .. } => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
             Self::Unfit(_) => (StatusCode::INTERNAL_SERVER_ERROR, ""),
             Self::Node { code, .. } => (*code, node_reason(*code)),
         }
@@ -224,11 +263,13 @@ impl ApiError {
         self.class().0
     }
 
-    /// Seconds after which trying again may help (API-120).
+    /// Seconds after which trying again may help (API-009, API-120).
     pub(crate) fn retry_after(&self) -> Option<u32> {
         match self {
             Self::AlreadyExists { was_generated: true, .. } | Self::FutureRevision { .. } | Self::Overloaded => Some(1),
             Self::Outrun(_) => Some(10),
+            Self::NotInstalled => Some(5),
+            Self::Unreachable { during: Some(_), .. } => Some(2),
             Self::NotNow { retry_seconds, .. } => *retry_seconds,
             _ => None,
         }
@@ -282,6 +323,7 @@ impl ApiError {
             | Self::Conflict { resource, name, .. }
             | Self::Forbidden { resource: Some(resource), name, .. } => (name, &resource.group, &resource.resource),
             Self::Invalid { kind, name, .. } => (name, &kind.group, &kind.kind),
+            Self::Unreachable { during: Some((_, resource)), .. } => ("", &resource.group, &resource.resource),
             _ => ("", "", ""),
         }
     }
@@ -306,7 +348,7 @@ impl ApiError {
             Self::FutureRevision { .. } => {
                 vec![json!({"reason": "ResourceVersionTooLarge", "message": "Too large resource version"})]
             }
-            Self::Internal(detail) => vec![json!({"message": detail})],
+            Self::Internal(detail) | Self::Unreachable { detail, during: None } => vec![json!({"message": detail})],
             _ => Vec::new(),
         }
     }
@@ -341,7 +383,7 @@ impl From<store::ReadError> for ApiError {
                 continue_token: None,
             },
             store::ReadError::Future { wanted, newest } => Self::FutureRevision { wanted, current: newest },
-            store::ReadError::Unavailable { detail } => Self::Internal(detail),
+            store::ReadError::Unavailable { detail } => Self::Unreachable { detail, during: None },
         }
     }
 }

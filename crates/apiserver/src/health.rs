@@ -9,7 +9,8 @@ use crate::api::Api;
 use crate::error::ApiError;
 use crate::query::Query;
 
-/// The Kubernetes version whose API this is, and the name of the product.
+/// API-012: the Kubernetes version whose API this is, and the name of the
+/// product, which to Helm is no version before that.
 pub const VERSION: &str = "v1.35.8+podium";
 
 pub(crate) async fn answer(method: &Method, path: &str, query: &Query, api: &Api) -> Answer {

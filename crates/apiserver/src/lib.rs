@@ -116,6 +116,7 @@ impl ApiServer {
             tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
             services: services::Services::default(),
+            installed: std::sync::OnceLock::new(),
             store,
             config,
             clock,
@@ -126,7 +127,9 @@ impl ApiServer {
     /// Makes the objects every cluster has. Harmless to repeat; call it
     /// before the first request.
     pub async fn bootstrap(&self) -> Result<(), StartError> {
-        bootstrap::run(&self.0).await.map_err(|error| StartError(error.to_string()))
+        bootstrap::run(&self.0).await.map_err(|error| StartError(error.to_string()))?;
+        self.0.installed.get_or_init(|| ());
+        Ok(())
     }
 
     /// The server as seen by one in-process caller: no socket, no TLS.

@@ -1,8 +1,10 @@
-//! The life of namespaces as far as the API decides it (API-192 to API-196).
+//! The life of namespaces as far as the API decides it (API-192 to API-197).
 //!
 //! Deleting one deletes its content, pods first (traps W15); the last removal
 //! inside takes the namespace with it. All of it happens inside requests: no
 //! task, no queue.
+
+use std::collections::BTreeMap;
 
 use objects::{Kind, kinds};
 use serde_json::{Value, json};
@@ -76,23 +78,32 @@ pub(crate) async fn after_removal(api: &Api, namespace: Option<&str>) -> Result<
     }
 }
 
-/// API-193: removes a terminating namespace without content and finalizers.
+/// API-193: removes a terminating namespace without content and finalizers,
+/// or says what it waits for (API-197).
 pub(crate) async fn finish(api: &Api, namespace: &str) -> Result<(), ApiError> {
     let key = object::key(kind(), None, namespace);
     loop {
         let Some(entry) = api.store.get(&key).await? else { return Ok(()) };
-        if !object::is_deleting(kind(), &entry) || has_content(api, namespace).await? {
+        if !object::is_deleting(kind(), &entry) {
             return Ok(());
         }
         let doc = object::document(&entry);
-        let op = if is_held(&doc) {
-            let bytes = object::encode(kind(), &without_own_finalizer(doc));
-            if bytes == entry.value {
-                return Ok(());
+        let rest = Rest::of(api, namespace).await?;
+        let next = match rest.is_nothing() {
+            false => Some(doc.clone()),
+            true if is_held(&doc) => Some(without_own_finalizer(doc.clone())),
+            true => None,
+        };
+        let op = match next {
+            Some(mut next) => {
+                rest.tell(&mut next, &api.timestamp());
+                // Counts alone are not worth a write each.
+                if without_digits(&next["status"]) == without_digits(&doc["status"]) && next["spec"] == doc["spec"] {
+                    return Ok(());
+                }
+                Op::update(key.clone(), object::encode(kind(), &next), entry.modified)
             }
-            Op::update(key.clone(), bytes, entry.modified)
-        } else {
-            Op::delete(key.clone(), entry.modified)
+            None => Op::delete(key.clone(), entry.modified),
         };
         match api.store.write(vec![op]).await {
             Ok(_) => return Ok(()),
@@ -100,6 +111,10 @@ pub(crate) async fn finish(api: &Api, namespace: &str) -> Result<(), ApiError> {
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn without_digits(value: &Value) -> String {
+    value.to_string().replace(|letter: char| letter.is_ascii_digit(), "")
 }
 
 /// By finalizers that are not ours.
@@ -118,13 +133,83 @@ fn without_own_finalizer(mut doc: Value) -> Value {
     doc
 }
 
-async fn has_content(api: &Api, namespace: &str) -> Result<bool, ApiError> {
-    for kind in kinds::ALL.iter().filter(|kind| kind.is_namespaced()) {
-        let prefix = object::prefix(kind, Some(namespace));
-        let request = ListRequest { limit: Some(1), ..ListRequest::all(&prefix) };
-        if !api.store.list(request).await?.entries.is_empty() {
-            return Ok(true);
+/// What is still inside: how many of each resource, how many held by each
+/// finalizer.
+#[derive(Default)]
+struct Rest {
+    resources: BTreeMap<String, usize>,
+    finalizers: BTreeMap<String, usize>,
+}
+
+/// API-197: types, and reason and message of those that do not hold. The first
+/// three never do: every kind is known, and what can not be deleted fails the
+/// request itself.
+const CONDITIONS: [(&str, &str, &str); 5] = [
+    ("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+    ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    (
+        "NamespaceDeletionContentFailure",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    ("NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"),
+    ("NamespaceFinalizersRemaining", "ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+];
+
+/// So many of each kind are asked who holds them: every removal inside asks
+/// again.
+const LOOKED_AT_MAX: usize = 16;
+
+impl Rest {
+    async fn of(api: &Api, namespace: &str) -> Result<Self, ApiError> {
+        let mut rest = Self::default();
+        for kind in kinds::ALL.iter().filter(|kind| kind.is_namespaced() && kind.ops.view().is_none()) {
+            let prefix = object::prefix(kind, Some(namespace));
+            let request = ListRequest { limit: Some(LOOKED_AT_MAX), ..ListRequest::all(&prefix) };
+            let listing = api.store.list(request).await?;
+            if !listing.entries.is_empty() {
+                let count = listing.entries.len() + listing.remaining;
+                rest.resources.insert(format!("{}.{}", kind.plural, kind.group), count);
+            }
+            for entry in &listing.entries {
+                let doc = object::document(entry);
+                let names = object::at(&doc, &["metadata", "finalizers"]).as_array();
+                for name in names.into_iter().flatten().filter_map(Value::as_str) {
+                    *rest.finalizers.entry(name.to_owned()).or_default() += 1;
+                }
+            }
+        }
+        Ok(rest)
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    fn tell(&self, doc: &mut Value, now: &str) {
+        let listed = |map: &BTreeMap<String, usize>, verb: &str| {
+            let each: Vec<String> =
+                map.iter().map(|(name, count)| format!("{name} {verb} {count} resource instances")).collect();
+            each.join(", ")
+        };
+        let resources = (!self.is_nothing()).then(|| {
+            ("SomeResourcesRemain", format!("Some resources are remaining: {}", listed(&self.resources, "has")))
+        });
+        let finalizers = (!self.finalizers.is_empty()).then(|| {
+            let names = listed(&self.finalizers, "in");
+            ("SomeFinalizersRemain", format!("Some content in the namespace has finalizers remaining: {names}"))
+        });
+        let conditions = object::object_mut(doc, "status").entry("conditions").or_insert(json!([]));
+        let Some(conditions) = conditions.as_array_mut() else { return };
+        for ((kind, reason, message), found) in
+            CONDITIONS.into_iter().zip([None, None, None, resources, finalizers])
+        {
+            let status = if found.is_some() { "True" } else { "False" };
+            let (reason, message) = found.unwrap_or_else(|| (reason, message.to_owned()));
+            let old = conditions.iter().position(|condition| condition["type"] == kind);
+            let since = old.map(|at| conditions.remove(at)).filter(|old| old["status"] == status);
+            let since = since.map_or_else(|| json!(now), |old| old["lastTransitionTime"].clone());
+            conditions.push(json!({"type": kind, "status": status, "lastTransitionTime": since, "reason": reason, "message": message}));
         }
     }
-    Ok(false)
 }

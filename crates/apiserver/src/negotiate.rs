@@ -26,7 +26,9 @@ pub(crate) enum Include {
 
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// API-093: the first element we can serve decides.
+/// API-093: the first element we can serve decides. API-073: kubectl prefers
+/// tables; API-095, API-096, API-335: many prefer protobuf, and take JSON.
+/// API-230: either version of a form.
 pub(crate) fn form(headers: &HeaderMap, query: &Query) -> Result<Form, ApiError> {
     let accept = header_text(headers, header::ACCEPT);
     if accept.is_empty() {

@@ -4,7 +4,7 @@
 //! Stored bytes start with `{"kind":…,"apiVersion":…,"metadata":{` and have an
 //! empty `resourceVersion` before anything a client chooses freely, so that
 //! its place is found by a short search. The version itself is the revision
-//! of the write, known only afterwards.
+//! of the write (API-175), known only afterwards.
 
 use std::borrow::Cow;
 use std::sync::Arc;

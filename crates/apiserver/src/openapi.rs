@@ -1,4 +1,5 @@
-//! The OpenAPI documents (API-066 to API-071): one of version 3 per group
+//! The OpenAPI documents (API-066 to API-071; API-076, API-077, API-079: what
+//! kubectl looks up before it applies or explains): one of version 3 per group
 //! version, and one of version 2 in two encodings. Made from the kinds table
 //! when somebody first asks, kept compressed.
 

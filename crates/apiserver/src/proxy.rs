@@ -1,5 +1,5 @@
-//! pods/proxy and nodes/proxy (API-607): a client's HTTP request, passed on to
-//! a port of a pod or to a node's agent.
+//! pods/proxy, services/proxy and nodes/proxy (API-607): a client's HTTP
+//! request, passed on to a port of a pod or to a node's agent.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,9 @@ use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body_util::BodyStream;
 use hyper::body::Incoming;
+use objects::kinds;
 use serde_json::Value;
+use store::ListRequest;
 
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call, RequestBody, STREAMING, closed};
@@ -31,6 +33,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     let wanted = Wanted::parse(call.name())?;
     let origin = match call.kind.plural {
         "nodes" => node(api, &wanted).await?,
+        "services" => service(api, call, &wanted).await?,
         _ => pod(api, call, &wanted).await?,
     };
     let path = if call.path.rest.is_empty() { "/" } else { &call.path.rest };
@@ -80,7 +83,8 @@ fn passed_back(api: &Api, from: Response<Incoming>) -> Response<Body> {
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted<'a> {
     name: &'a str,
-    port: Option<u16>,
+    /// A number or, of a Service, a name; empty: whatever is usual.
+    port: &'a str,
 }
 
 impl<'a> Wanted<'a> {
@@ -92,8 +96,12 @@ impl<'a> Wanted<'a> {
             ["https", ..] => return Err(ApiError::BadRequest("HTTPS to pods is not passed on: say http".to_owned())),
             _ => return Err(wrong()),
         };
-        let port = if port.is_empty() { None } else { Some(port.parse().map_err(|_| wrong())?) };
         Ok(Self { name, port })
+    }
+
+    fn number(&self) -> Result<Option<u16>, ApiError> {
+        let wrong = |_| ApiError::BadRequest(format!("invalid proxy request \"{}:{}\"", self.name, self.port));
+        if self.port.is_empty() { Ok(None) } else { self.port.parse().map(Some).map_err(wrong) }
     }
 }
 
@@ -101,7 +109,7 @@ impl<'a> Wanted<'a> {
 async fn node(api: &Api, wanted: &Wanted<'_>) -> Result<String, ApiError> {
     let agent = node_address(api, wanted.name).await?;
     let (host, agent_port) = agent.rsplit_once(':').unwrap_or((&agent, ""));
-    match wanted.port {
+    match wanted.number()? {
         Some(port) if port.to_string() != agent_port => {
             check(host.trim_matches(['[', ']']))?;
             Ok(format!("http://{host}:{port}"))
@@ -120,8 +128,61 @@ async fn pod(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiE
         return Err(ApiError::BadRequest(format!("pod {} does not have an address yet", wanted.name)));
     }
     check(address)?;
-    let port = wanted.port.or_else(|| first_port(&pod)).unwrap_or(80);
-    Ok(if address.contains(':') { format!("http://[{address}]:{port}") } else { format!("http://{address}:{port}") })
+    let port = wanted.number()?.or_else(|| first_port(&pod)).unwrap_or(80);
+    Ok(origin(address, u64::from(port)))
+}
+
+fn origin(address: &str, port: u64) -> String {
+    if address.contains(':') { format!("http://[{address}]:{port}") } else { format!("http://{address}:{port}") }
+}
+
+/// API-038: a pod that stands behind the Service's port, as its slices say.
+/// Anyone may write slices, so the pod itself must say that it is there.
+async fn service(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiError> {
+    let unavailable = |detail| ApiError::Node { code: StatusCode::SERVICE_UNAVAILABLE, detail };
+    let none = || unavailable(format!("no endpoints available for service \"{}\"", wanted.name));
+    let port = service_port(api, call, wanted).await?;
+    let slices = kinds::find("discovery.k8s.io", "v1", "endpointslices").ok_or_else(none)?;
+    let listing = api.store.list(ListRequest::all(&object::prefix(slices, call.namespace()))).await?;
+    let ours = listing.entries.iter().map(|entry| object::document(entry));
+    for slice in ours.filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == wanted.name) {
+        let same = |known: &&Value| object::text(known, &["name"]) == port;
+        let number = slice["ports"].as_array().and_then(|ports| ports.iter().find(same)?["port"].as_u64());
+        let Some(number) = number else { continue };
+        for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
+            let address = endpoint["addresses"][0].as_str().unwrap_or_default();
+            if endpoint["conditions"]["ready"] != false && is_of_its_pod(api, call, endpoint, address).await? {
+                check(address)?;
+                return Ok(origin(address, number));
+            }
+        }
+    }
+    Err(none())
+}
+
+/// The name slices know a port by; a number is one that the Service has.
+async fn service_port(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiError> {
+    let Ok(Some(number)) = wanted.number() else { return Ok(wanted.port.to_owned()) };
+    let key = object::key(call.kind, call.namespace(), wanted.name);
+    let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(call.kind, wanted.name))?;
+    let service = object::document(&entry);
+    let mut ports = service["spec"]["ports"].as_array().into_iter().flatten();
+    let known = ports.find(|port| port["port"] == number).ok_or_else(|| ApiError::Node {
+        code: StatusCode::SERVICE_UNAVAILABLE,
+        detail: format!("no service port {number} found for service \"{}\"", wanted.name),
+    })?;
+    Ok(object::text(known, &["name"]).to_owned())
+}
+
+async fn is_of_its_pod(api: &Api, call: &Call, endpoint: &Value, address: &str) -> Result<bool, ApiError> {
+    let target = &endpoint["targetRef"];
+    if target["namespace"].as_str() != call.namespace() {
+        return Ok(false);
+    }
+    let key = object::key(&kinds::pod::KIND, call.namespace(), object::text(target, &["name"]));
+    let Some(entry) = api.store.get(&key).await? else { return Ok(false) };
+    let pod = object::document(&entry);
+    Ok(pod["status"]["podIPs"].as_array().is_some_and(|ips| ips.iter().any(|ip| ip["ip"] == address)))
 }
 
 fn first_port(pod: &Value) -> Option<u16> {
@@ -151,7 +212,10 @@ mod tests {
 
     #[test]
     fn api_607_names_may_have_a_scheme_and_a_port() {
-        let parse = |text| Wanted::parse(text).map(|wanted| (wanted.name.to_owned(), wanted.port)).ok();
+        let parse = |text| {
+            let wanted = Wanted::parse(text).ok()?;
+            Some((wanted.name.to_owned(), wanted.number().ok()?))
+        };
         assert_eq!(parse("web"), Some(("web".into(), None)));
         assert_eq!(parse("web:80"), Some(("web".into(), Some(80))));
         assert_eq!(parse("http:web:80"), Some(("web".into(), Some(80))));

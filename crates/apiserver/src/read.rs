@@ -81,6 +81,7 @@ pub(crate) struct Page {
 }
 
 impl Page {
+    /// API-177: the version is that of the moment.
     fn metadata(&self) -> Value {
         let mut metadata = json!({"resourceVersion": self.revision.to_string()});
         if let Some(token) = &self.continue_token {
@@ -131,7 +132,7 @@ enum Moment {
 }
 
 impl ListOptions {
-    /// API-199, API-203 to API-213 (API-205, API-206, API-207, API-208, API-210).
+    /// API-332, API-336: as informers ask. API-199, API-203 to API-213 (API-205, API-206, API-207, API-208, API-210).
     fn parse(call: &Call) -> Result<Self, ApiError> {
         let query = &call.query;
         let version = query.text("resourceVersion");
@@ -296,7 +297,8 @@ async fn wait_for(api: &Api, version: Revision) -> Result<(), ApiError> {
 const FUTURE_TRIES: u32 = 30;
 const FUTURE_PAUSE: Duration = Duration::from_millis(100);
 
-/// The selectors of a request (API-215 to API-217).
+/// The selectors of a request (API-215 to API-217), by which kubectl finds
+/// what belongs to a rollout (API-085).
 pub(crate) fn selection(call: &Call) -> Result<Selection, ApiError> {
     let labels = LabelSelector::parse(call.query.text("labelSelector").unwrap_or_default())
         .map_err(|error| ApiError::BadRequest(error.to_string()))?;

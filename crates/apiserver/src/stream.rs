@@ -68,7 +68,8 @@ struct WatchOptions {
 }
 
 /// API-316, API-318, API-319, API-320, API-323, API-324, API-325, API-326:
-/// where a watch begins.
+/// where a watch begins. API-074, API-081: kubectl expects to be told of what
+/// is there; API-333: informers may want nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
     /// Only changes after this version.
@@ -371,7 +372,8 @@ impl Frames {
     }
 }
 
-/// API-311.
+/// API-311; one line each, as programs read them (API-104, API-105, API-107).
+/// API-312: never protobuf, which clients that prefer it do not insist on.
 fn plain_frame(kind: &str, value: &[u8], revision: Revision) -> Bytes {
     let mut out = Vec::with_capacity(value.len() + 64);
     out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());

@@ -41,6 +41,7 @@ impl Part {
     }
 }
 
+/// API-344.
 pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
@@ -59,7 +60,8 @@ pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Ans
 
 const CERTIFICATE_REQUEST: &str = kinds::certificate_request::KIND.kind;
 
-/// Stores a decoded document as a new object; returns its bytes and version.
+/// Stores a decoded document as a new object, whose fields are its writer's
+/// (API-186); returns its bytes and version.
 pub(crate) async fn create_object(
     api: &Api,
     kind: &'static Kind,
@@ -86,6 +88,7 @@ pub(crate) async fn store_new(
 ) -> Result<(Bytes, Revision), ApiError> {
     let _turn = api.services.turn(kind).await;
     admission::create(api, kind, namespace, &mut doc).await?;
+    // API-117: once more, after those who may change it.
     kind.ops.default(&mut doc);
     let generate = object::text(&doc, &["metadata", "generateName"]).to_owned();
     let is_generated = object::name(&doc).is_empty() && !generate.is_empty();
@@ -99,6 +102,7 @@ pub(crate) async fn store_new(
         }
         kind.ops.prepare_create(&mut doc, &api.config.gates);
         let metadata = object::metadata_mut(&mut doc);
+        // API-156.
         metadata.insert("uid".to_owned(), json!(api.ids.uid()));
         metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
         kind.ops.complete_create(&mut doc);
@@ -188,6 +192,7 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part:
 pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let kind_of_patch = Patch::kind_of(&call.headers)?;
+    // API-078.
     if kind_of_patch == PatchKind::Apply {
         let config = Config::parse(&api.collect(body).await?, &call.query, &options)?;
         return update(api, call, &Source::Apply(config), part, &options).await;
@@ -206,7 +211,7 @@ enum Source {
 }
 
 impl Source {
-    /// The new document, defaulted, and who owns its fields.
+    /// The new document, defaulted (API-117), and who owns its fields.
     fn next(
         &self,
         api: &Api,
@@ -420,7 +425,7 @@ pub(crate) async fn store_update(
 ) -> Result<Stored, ApiError> {
     let bytes = object::encode(call.kind, doc);
     let is_done = is_deletion_complete(doc);
-    // API-176: nothing changed, so nothing is written.
+    // API-176, API-348: nothing changed, so nothing is written.
     if options.is_dry_run || (!is_done && object::is_same(&bytes, &entry.value)) {
         return Ok(Stored::At(bytes, entry.modified));
     }

@@ -74,7 +74,7 @@ async fn tc_015_api_380_wrong_options_are_refused() {
 }
 
 #[tokio::test]
-async fn tc_017_nobody_waits_for_pods_that_do_not_run() {
+async fn tc_017_api_383_nobody_waits_for_pods_that_do_not_run() {
     let admin = fixture().await.admin;
     admin.pod("web").await;
     let (code, last) = admin.delete(WEB, &json!({"gracePeriodSeconds": 60})).await;
@@ -87,7 +87,7 @@ async fn tc_017_nobody_waits_for_pods_that_do_not_run() {
 }
 
 #[tokio::test]
-async fn tc_018_less_than_nothing_is_one_second() {
+async fn tc_018_api_383_less_than_nothing_is_one_second() {
     let admin = fixture().await.admin;
     bound(&admin).await;
     assert_eq!(mark(&admin.delete(WEB, &json!({"gracePeriodSeconds": -5})).await.1).1, 1);
@@ -105,7 +105,7 @@ async fn tc_020_watchers_see_the_mark_before_the_end() {
 }
 
 #[tokio::test]
-async fn tc_021_tc_022_a_deletion_is_only_ever_hastened() {
+async fn tc_021_tc_022_api_384_api_385_a_deletion_is_only_ever_hastened() {
     let fixture = fixture().await;
     let admin = &fixture.admin;
     bound(admin).await;
@@ -125,7 +125,7 @@ async fn tc_021_tc_022_a_deletion_is_only_ever_hastened() {
 }
 
 #[tokio::test]
-async fn tc_023_no_update_takes_a_deletion_back() {
+async fn tc_023_api_385_no_update_takes_a_deletion_back() {
     let admin = fixture().await.admin;
     bound(&admin).await;
     let (_, marked) = admin.delete(WEB, &Value::Null).await;
@@ -289,4 +289,38 @@ async fn tc_404_tc_405_tc_407_the_policy_is_kept_with_the_object() {
         admin.delete(&format!("{MAPS}/a"), &json!({"propagationPolicy": "Background"})).await;
         assert_eq!(admin.get(&format!("{MAPS}/a")).await.0, 404);
     }
+}
+
+#[tokio::test]
+async fn api_190_api_191_some_kinds_leave_theirs_alone() {
+    let admin = fixture().await.admin;
+    let template = json!({"metadata": {"labels": {"app": "web"}},
+        "spec": {"restartPolicy": "Always", "containers": [{"name": "web", "image": "nginx"}]}});
+    let mut once = template.clone();
+    once["spec"]["restartPolicy"] = json!("Never");
+    for (path, spec, finalizers) in [
+        ("/apis/batch/v1/namespaces/default/jobs", json!({"template": once}), json!(["orphan"])),
+        (
+            "/api/v1/namespaces/default/replicationcontrollers",
+            json!({"selector": {"app": "web"}, "template": template}),
+            json!(["orphan"]),
+        ),
+        (
+            "/apis/apps/v1/namespaces/default/replicasets",
+            json!({"selector": {"matchLabels": {"app": "web"}}, "template": template}),
+            Value::Null,
+        ),
+    ] {
+        let (code, made) = admin.post(path, &json!({"metadata": {"name": "web"}, "spec": spec})).await;
+        assert_eq!(code, 201, "{made}");
+        let (code, gone) = admin.delete(&format!("{path}/web"), &Value::Null).await;
+        assert_eq!((code, &gone["metadata"]["finalizers"]), (200, &finalizers), "{path}");
+        admin.delete(&format!("{path}/web"), &json!({"propagationPolicy": "Background"})).await;
+        assert_eq!(admin.get(&format!("{path}/web")).await.0, 404);
+    }
+    let path = "/api/v1/namespaces/default/events/e";
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    assert_eq!(admin.put(path, &event).await.0, 201, "API-191: made by PUT");
+    assert_eq!(admin.delete(path, &json!({"propagationPolicy": "Foreground"})).await.0, 200);
+    assert_eq!(admin.get(path).await.0, 404, "API-191: nothing is ever owned by it");
 }

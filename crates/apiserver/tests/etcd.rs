@@ -59,15 +59,26 @@ async fn api_203_two_servers_of_one_etcd_show_each_others_writes() {
 
 /// API-198, API-204: only what may be stale can be read.
 #[tokio::test]
-async fn api_198_without_etcd_only_what_may_be_stale_is_answered() {
+async fn api_016_api_137_api_198_without_etcd_only_what_may_be_stale_is_answered() {
     let mut etcd = EtcdServer::start();
     let api = serve(&etcd).await;
     let (_, made) = api.post(MAPS, &json!({"metadata": {"name": "a"}})).await;
     let version = made["metadata"]["resourceVersion"].as_str().unwrap();
     etcd.end();
     let (code, status) = api.post(MAPS, &json!({"metadata": {"name": "b"}})).await;
-    assert_eq!((code, &status["reason"]), (500, &json!("InternalError")), "{status}");
-    assert!(status["message"].as_str().unwrap().contains("etcd: "), "{status}");
+    assert_eq!((code, &status["reason"]), (500, &json!("ServerTimeout")), "{status}");
+    let text = "The create operation against configmaps could not be completed at this time, please try again.";
+    assert_eq!(status["message"], text);
+    assert_eq!(status["details"], json!({"kind": "configmaps", "retryAfterSeconds": 2}));
+    let refused = api.get_as("/apis/apps/v1/deployments", "application/json").await;
+    assert_eq!(refused.headers()["retry-after"], "2");
+    let status = support::json_of(refused).await;
+    assert_eq!(status["message"], text.replace("create", "list").replace("configmaps", "deployments.apps"));
+    let (code, told) = api.get("/readyz").await;
+    assert_eq!(code, 500);
+    let told = told.as_str().unwrap();
+    assert!(told.contains("[+]ping ok\n[+]log ok\n[-]etcd failed: reason withheld\n"), "{told}");
+    assert!(told.ends_with("readyz check failed\n"), "{told}");
     for query in ["", "?limit=1"] {
         assert_eq!(api.get(&format!("{MAPS}{query}")).await.0, 500, "nobody knows what is newest");
     }

@@ -259,3 +259,44 @@ async fn api_194_api_195_api_196_some_namespaces_are_always_there() {
     assert_eq!(message(&status), text);
     assert_eq!(status["details"]["causes"][0]["reason"], "NamespaceTerminating");
 }
+
+#[tokio::test]
+async fn api_197_a_namespace_says_what_it_waits_for() {
+    let admin = fixture().await.admin;
+    admin.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await;
+    let account = json!({"metadata": {"name": "default"}});
+    admin.post("/api/v1/namespaces/team/serviceaccounts", &account).await;
+    let (code, made) = admin.post("/api/v1/namespaces/team/pods", &pod("web")).await;
+    assert_eq!(code, 201, "{made}");
+    let binding = json!({"metadata": {"name": "web"}, "target": {"kind": "Node", "name": "n"}});
+    assert_eq!(admin.post("/api/v1/namespaces/team/bindings", &binding).await.0, 201);
+    let held = map(json!({"name": "m", "finalizers": ["example.com/hold"]}));
+    admin.post("/api/v1/namespaces/team/configmaps", &held).await;
+    let (_, marked) = admin.delete("/api/v1/namespaces/team", &Value::Null).await;
+    assert_eq!(marked["status"], json!({"phase": "Terminating"}));
+    let told = async || {
+        let (code, space) = admin.get("/api/v1/namespaces/team").await;
+        assert_eq!(code, 200);
+        let line = |condition: &Value| {
+            assert_eq!(condition["lastTransitionTime"], "2026-01-01T00:00:00Z");
+            ["type", "status", "reason", "message"].map(|part| condition[part].as_str().unwrap().to_owned()).join(" ")
+        };
+        space["status"]["conditions"].as_array().unwrap().iter().map(line).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        told().await,
+        [
+            "NamespaceDeletionDiscoveryFailure False ResourcesDiscovered All resources successfully discovered",
+            "NamespaceDeletionGroupVersionParsingFailure False ParsedGroupVersions All legacy kube types successfully parsed",
+            "NamespaceDeletionContentFailure False ContentDeleted All content successfully deleted, may be waiting on finalization",
+            "NamespaceContentRemaining True SomeResourcesRemain Some resources are remaining: configmaps. has 1 resource instances, pods. has 1 resource instances",
+            "NamespaceFinalizersRemaining True SomeFinalizersRemain Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances",
+        ]
+    );
+    admin.merge("/api/v1/namespaces/team/configmaps/m", &json!({"metadata": {"finalizers": null}})).await;
+    let now = told().await;
+    assert!(now[3].ends_with("Some resources are remaining: pods. has 1 resource instances"), "{now:#?}");
+    assert!(now[4].ends_with("False ContentHasNoFinalizers All content-preserving finalizers finished"), "{now:#?}");
+    admin.delete("/api/v1/namespaces/team/pods/web", &json!({"gracePeriodSeconds": 0})).await;
+    assert_eq!(admin.get("/api/v1/namespaces/team").await.0, 404);
+}

@@ -33,6 +33,33 @@ async fn api_344_create_answers_201_with_a_complete_object() {
 }
 
 #[tokio::test]
+async fn api_344_api_346_api_348_put_replaces_what_is_the_clients() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let bare = json!({"metadata": {"name": "a", "labels": {"x": "y"}}, "data": {"a": "1", "b": "2"}});
+    let (code, made) = admin.post(MAPS, &bare).await;
+    assert_eq!((code, &made["kind"], &made["apiVersion"]), (201, &json!("ConfigMap"), &json!("v1")));
+    let path = format!("{MAPS}/a");
+    let (_, put) = admin.put(&path, &json!({"metadata": {"name": "a"}, "data": {"c": "3"}})).await;
+    assert_eq!((&put["data"], put["metadata"].get("labels")), (&json!({"c": "3"}), None), "what is absent is gone");
+    for field in ["uid", "creationTimestamp"] {
+        assert_eq!(put["metadata"][field], made["metadata"][field]);
+    }
+    let (_, again) = admin.put(&path, &put).await;
+    assert_eq!(again, put, "nothing changed, so there is no new version");
+    let (_, mut space) = admin.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await;
+    space["status"] = json!({"phase": "Terminating"});
+    space["spec"] = json!({});
+    let (code, kept) = admin.put("/api/v1/namespaces/team", &space).await;
+    assert_eq!((code, &kept["status"]["phase"]), (200, &json!("Active")), "API-353");
+    assert_eq!(kept["spec"]["finalizers"], json!(["kubernetes"]), "API-353");
+    let told = json!({"spec": {"finalizers": ["example.com/x"]}, "status": {"conditions": [{"type": "T", "status": "True"}]}});
+    let (code, kept) = admin.merge("/api/v1/namespaces/team/status", &told).await;
+    assert_eq!((code, &kept["spec"]["finalizers"]), (200, &json!(["kubernetes"])), "API-353");
+    assert_eq!(kept["status"]["conditions"][0]["type"], "T");
+}
+
+#[tokio::test]
 async fn api_129_an_existing_name_is_refused() {
     let fixture = fixture().await;
     fixture.admin.pod("web").await;
@@ -232,7 +259,7 @@ async fn lc_020_a_pod_is_bound_once() {
 }
 
 #[tokio::test]
-async fn lc_274_a_bound_pod_dies_gracefully() {
+async fn lc_274_api_383_a_bound_pod_dies_gracefully() {
     let fixture = fixture().await;
     let admin = &fixture.admin;
     admin.pod("web").await;
@@ -290,7 +317,7 @@ async fn api_151_most_kinds_answer_a_delete_with_a_status() {
 }
 
 #[tokio::test]
-async fn api_386_collections_are_deleted_by_selector() {
+async fn api_152_api_386_collections_are_deleted_by_selector() {
     let fixture = fixture().await;
     for name in ["a", "b", "c"] {
         fixture.admin.post(MAPS, &config_map(name)).await;
@@ -298,6 +325,7 @@ async fn api_386_collections_are_deleted_by_selector() {
     let path = format!("{MAPS}?fieldSelector=metadata.name!=b");
     let (code, list) = fixture.admin.delete(&path, &Value::Null).await;
     assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 2));
+    assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("ConfigMapList"), &json!("v1")));
     let (_, rest) = fixture.admin.get(MAPS).await;
     assert_eq!(rest["items"].as_array().unwrap().len(), 1);
 }

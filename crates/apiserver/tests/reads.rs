@@ -80,7 +80,7 @@ async fn api_139_a_version_of_the_future_times_out() {
 }
 
 #[tokio::test]
-async fn api_232_tables_have_columns_rows_and_metadata() {
+async fn api_073_api_230_api_232_api_234_tables_have_columns_rows_and_metadata() {
     let fixture = fixture().await;
     fixture.admin.pod("web").await;
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
@@ -97,16 +97,48 @@ async fn api_232_tables_have_columns_rows_and_metadata() {
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     let whole = json_of(fixture.admin.get_as(&format!("{PODS}?includeObject=Object"), accept).await).await;
     assert_eq!(whole["rows"][0]["object"]["kind"], "Pod");
+    let none = json_of(fixture.admin.get_as(&format!("{PODS}?includeObject=None"), accept).await).await;
+    assert_eq!(none["rows"][0].get("object"), None);
+    let (code, status) = {
+        let refused = fixture.admin.get_as(&format!("{PODS}?includeObject=Some"), accept).await;
+        (refused.status().as_u16(), json_of(refused).await)
+    };
+    assert_eq!((code, &status["message"]), (400, &json!("unrecognized includeObject value: \"Some\"")));
     let one = json_of(fixture.admin.get_as(&format!("{PODS}/web"), accept).await).await;
     assert_eq!(one["rows"].as_array().unwrap().len(), 1);
+    let older = "application/json;as=Table;v=v1beta1;g=meta.k8s.io";
+    assert_eq!(json_of(fixture.admin.get_as(PODS, older).await).await["kind"], "Table");
 }
 
 #[tokio::test]
-async fn api_229_metadata_only() {
+async fn api_236_rows_of_pods_that_are_over_say_so() {
+    let fixture = fixture().await;
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+    fixture.admin.pod("web").await;
+    let row = async || json_of(fixture.admin.get_as(&format!("{PODS}/web"), accept).await).await["rows"][0].clone();
+    assert_eq!(row().await.get("conditions"), None);
+    for (phase, message) in [("Succeeded", "The pod has completed successfully."), ("Failed", "The pod failed.")] {
+        fixture.admin.merge(&format!("{PODS}/web/status"), &json!({"status": {"phase": phase}})).await;
+        let said = json!([{"type": "Completed", "status": "True", "reason": phase, "message": message}]);
+        assert_eq!(row().await["conditions"], said);
+    }
+}
+
+#[tokio::test]
+async fn api_229_api_231_api_335_metadata_only() {
     let fixture = fixture().await;
     fixture.admin.pod("web").await;
-    let accept = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-    let list = json_of(fixture.admin.get_as(PODS, accept).await).await;
+    // As metadata informers ask: protobuf, then JSON, then anything in JSON.
+    let accept = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+    let response = fixture.admin.get_as(PODS, accept).await;
+    assert_eq!(response.headers()["content-type"], "application/json", "API-230");
+    let list = json_of(response).await;
+    let one = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    let response = fixture.admin.get_as(&format!("{PODS}?watch=true&resourceVersion=0"), one).await;
+    let first = support::Events::new(response).next().await.unwrap();
+    assert_eq!((&first["object"]["kind"], first["object"].get("spec")), (&json!("PartialObjectMetadata"), None));
+    let unknown = "application/json;as=Something;g=meta.k8s.io;v=v1,application/json";
+    assert_eq!(json_of(fixture.admin.get_as(PODS, unknown).await).await["kind"], "PodList", "the next best");
     assert_eq!(list["kind"], "PartialObjectMetadataList");
     assert_eq!(list["items"][0].get("spec"), None);
     assert_eq!(list["items"][0]["metadata"]["name"], "web");
@@ -130,7 +162,7 @@ async fn api_316_a_watch_from_a_list_repeats_and_misses_nothing() {
 }
 
 #[tokio::test]
-async fn api_317_a_version_too_old_is_an_error_event() {
+async fn api_131_api_317_a_version_too_old_is_an_error_event() {
     let fixture = fixture().await;
     fixture.admin.pod("a").await;
     let (_, list) = fixture.admin.get(PODS).await;
@@ -138,9 +170,13 @@ async fn api_317_a_version_too_old_is_an_error_event() {
     for round in 0..70 {
         fixture.admin.merge(&format!("{PODS}/a"), &json!({"metadata": {"labels": {"n": round.to_string()}}})).await;
     }
+    let (code, status) = fixture.admin.get(&format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
+    let text = "The resourceVersion for the provided list is too old.";
+    assert_eq!((code, &status["reason"], &status["message"]), (410, &json!("Expired"), &json!(text)));
     let mut events = fixture.admin.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;
     let event = events.next().await.unwrap();
     assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(410)));
+    assert_eq!(event["object"]["reason"], "Expired");
     assert!(event["object"]["message"].as_str().unwrap().starts_with("too old resource version: "));
     assert_eq!(events.next().await, None);
 }

@@ -329,6 +329,40 @@ async fn api_607_requests_are_passed_on_to_the_agent_and_to_pods() {
 }
 
 #[tokio::test]
+async fn api_038_requests_are_passed_on_to_pods_behind_a_service() {
+    let cluster = cluster().await;
+    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let asked = async |name: &str| {
+        let path = format!("/api/v1/namespaces/default/services/{name}/proxy/x");
+        let (code, text) = cluster.get(&path, Some(ADMIN)).await;
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        (code, status["message"].as_str().unwrap_or_default().to_owned())
+    };
+    let none = (503, "no endpoints available for service \"web\"".to_owned());
+    assert_eq!(asked("web").await, none);
+    assert_eq!(asked("web:80").await.0, 404);
+    let service = json!({"metadata": {"name": "web"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]}});
+    assert_eq!(admin.post("/api/v1/namespaces/default/services", &service).await.0, 201);
+    assert_eq!(asked("web:81").await, (503, "no service port 81 found for service \"web\"".to_owned()));
+    assert_eq!(asked("web:80").await, none);
+    admin.pod("web").await;
+    let slice = json!({"metadata": {"name": "web-1", "labels": {"kubernetes.io/service-name": "web"}},
+        "addressType": "IPv4", "ports": [{"name": "http", "port": 8080}], "endpoints": [{"addresses": ["239.0.0.7"],
+            "conditions": {"ready": true}, "targetRef": {"kind": "Pod", "namespace": "default", "name": "web"}}]});
+    let (code, made) = admin.post("/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", &slice).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(asked("http:web:80").await, none, "the pod is not there, whatever the slice says");
+    let at = json!({"status": {"podIP": "239.0.0.7", "podIPs": [{"ip": "239.0.0.7"}]}});
+    assert_eq!(admin.merge("/api/v1/namespaces/default/pods/web/status", &at).await.0, 200);
+    assert_eq!(asked("web:other").await, none);
+    // Found, but not for others to reach: no test leaves this machine.
+    for port in ["web:80", "web:http", "http:web:80"] {
+        assert_eq!(asked(port).await, (400, "address not allowed".to_owned()), "{port}");
+    }
+}
+
+#[tokio::test]
 async fn kube_works_in_process_without_a_socket() {
     use futures::{StreamExt, TryStreamExt};
     let fixture = support::fixture().await;

@@ -321,3 +321,50 @@ async fn api_331_who_has_written_reads_what_was_written() {
         assert_eq!(shown(&fixture.admin.get(MAPS).await.1).len(), round + 1);
     }
 }
+
+/// What reflectors of client-go up to 1.34 do, and kube-rs with other numbers.
+#[tokio::test]
+async fn api_332_api_336_an_informer_lists_and_watches() {
+    let fixture = fixture().await;
+    for name in ["a", "b", "c"] {
+        make(&fixture, name, "1").await;
+    }
+    let (_, list) = fixture.admin.get(&format!("{MAPS}?limit=2&resourceVersion=0")).await;
+    assert_eq!(shown(&list).len(), 3, "the limit is not for lists from the cache");
+    assert_eq!(list["metadata"].get("continue"), None);
+    let from = version(&list);
+    let query = format!("allowWatchBookmarks=true&resourceVersion={from}&timeoutSeconds=300&watch=true");
+    let mut events = fixture.admin.watch(&format!("{MAPS}?{query}")).await;
+    let changed = change(&fixture, "a", "2").await;
+    let event = events.next().await.unwrap();
+    assert_eq!((&event["type"], &event["object"]), (&json!("MODIFIED"), &changed));
+    drop(events);
+    // It goes on where it was.
+    let query = query.replace(&from.to_string(), &version(&changed).to_string());
+    make(&fixture, "d", "1").await;
+    let mut events = fixture.admin.watch(&format!("{MAPS}?{query}")).await;
+    assert_eq!(events.brief().await, "ADDED d");
+    // Pages, with the version unset.
+    let (_, page) = fixture.admin.get(&format!("{MAPS}?limit=2")).await;
+    let token = page["metadata"]["continue"].as_str().unwrap();
+    let (_, rest) = fixture.admin.get(&format!("{MAPS}?limit=2&continue={token}")).await;
+    assert_eq!((shown(&page).len(), shown(&rest).len(), rest["metadata"].get("continue")), (2, 2, None));
+    assert_eq!(version(&page), version(&rest));
+}
+
+/// What reflectors do from 1.35 on: everything by one watch, twice if it broke.
+#[tokio::test]
+async fn api_333_an_informer_may_only_watch() {
+    let fixture = fixture().await;
+    let made = make(&fixture, "a", "1").await;
+    let query = "allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeoutSeconds=300&watch=true";
+    for _ in 0..2 {
+        let mut events = fixture.admin.watch(&format!("{MAPS}?{query}&resourceVersion={}", version(&made))).await;
+        assert_eq!(events.brief().await, "ADDED a");
+        let end = events.next().await.unwrap();
+        assert_eq!(end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
+        assert!(version(&end["object"]) >= version(&made));
+    }
+    let (code, status) = fixture.admin.get(&format!("{MAPS}?{query}&resourceVersion=999999")).await;
+    assert_eq!((code, &status["details"]["causes"][0]["reason"]), (504, &json!("ResourceVersionTooLarge")));
+}

@@ -9,7 +9,7 @@ use apiserver::{Config, Identity};
 use http::{Request, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use support::{Client, fixture, fixture_with, json_of, pod};
+use support::{Client, fixture, fixture_with, json_of, pod, unstarted};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -42,6 +42,22 @@ async fn api_002_api_003_every_answer_is_private_and_has_a_number() {
 }
 
 #[tokio::test]
+async fn api_008_api_138_who_comes_too_early_is_asked_to_come_again() {
+    let fixture = unstarted(Config::default());
+    for path in ["/apis/example.com/v1", "/api/v1/namespaces/default/widgets", "/nope"] {
+        let response = get(&fixture.admin, path, &[]).await;
+        assert_eq!((response.status().as_u16(), header(&response, "retry-after")), (503, "5"), "{path}");
+        let status = json_of(response).await;
+        let text =
+            "the request has been made before all known HTTP paths have been installed, please try again";
+        assert_eq!((&status["message"], &status["reason"]), (&json!(text), &json!("ServiceUnavailable")));
+        assert_eq!(status["details"], json!({"retryAfterSeconds": 5}));
+    }
+    fixture.api.bootstrap().await.unwrap();
+    assert_eq!(get(&fixture.admin, "/nope", &[]).await.status(), 404);
+}
+
+#[tokio::test]
 async fn api_010_the_root_names_the_paths() {
     let fixture = fixture().await;
     let (code, root) = fixture.admin.get("/").await;
@@ -55,7 +71,7 @@ async fn api_010_the_root_names_the_paths() {
 }
 
 #[tokio::test]
-async fn api_011_api_013_api_014_api_019_strangers_may_ask_how_it_is() {
+async fn api_011_api_012_api_013_api_014_api_019_strangers_may_ask_how_it_is() {
     let fixture = fixture().await;
     let stranger = Client(fixture.api.anonymous());
     for path in ["/healthz", "/livez", "/readyz"] {
@@ -67,7 +83,9 @@ async fn api_011_api_013_api_014_api_019_strangers_may_ask_how_it_is() {
     }
     let version = json_of(get(&stranger, "/version", &[]).await).await;
     assert_eq!((&version["major"], &version["minor"]), (&json!("1"), &json!("35")));
-    assert!(version["gitVersion"].as_str().unwrap().starts_with("v1.35."), "{version}");
+    let number = version["gitVersion"].as_str().unwrap();
+    assert!(number.starts_with("v1.35.") && number.contains('+'), "{version}");
+    assert!(!number.contains('-'), "for Helm that would be a version before 1.35: {version}");
     for field in ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"] {
         assert!(version[field].is_string(), "{field} in {version}");
     }
@@ -226,6 +244,27 @@ async fn api_092_api_093_api_128_api_133_media_types_are_negotiated() {
     assert!(json_of(yaml).await.as_str().unwrap().contains("name: from-yaml"));
 }
 
+/// What typed clients send from 1.32 on, and what everyone may still send.
+#[tokio::test]
+async fn api_095_api_096_who_prefers_protobuf_takes_json() {
+    let admin = fixture().await.admin;
+    admin.post(MAPS, &config_map("a")).await;
+    let both = "application/vnd.kubernetes.protobuf,application/json";
+    for path in [MAPS, &format!("{MAPS}/a"), &format!("{MAPS}/none")] {
+        let response = get(&admin, path, &[("accept", both)]).await;
+        assert_eq!(header(&response, "content-type"), "application/json");
+        assert!(json_of(response).await["kind"].is_string());
+    }
+    let path = format!("{MAPS}?watch=true&resourceVersion=0&timeoutSeconds=1");
+    let watch = get(&admin, &path, &[("accept", "application/vnd.kubernetes.protobuf;stream=watch,application/json")]);
+    let watch = watch.await;
+    assert_eq!(header(&watch, "content-type"), "application/json", "API-312: no frames of protobuf");
+    assert_eq!(support::Events::new(watch).brief().await, "ADDED a");
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let (code, status) = admin.call("PATCH", &format!("{MAPS}/a"), protobuf, &json!({"data": null})).await;
+    assert!(code == 415 || code == 400, "a patch is JSON or YAML: {status}");
+}
+
 #[tokio::test]
 async fn api_097_a_body_that_only_claims_to_be_protobuf_is_refused() {
     let admin = fixture().await.admin;
@@ -333,6 +372,24 @@ async fn api_116_who_may_not_learns_nothing_else() {
 }
 
 #[tokio::test]
+async fn api_117_what_is_left_out_is_filled_in_again_and_again() {
+    let admin = fixture().await.admin;
+    let made = admin.pod("web").await;
+    assert_eq!(made["spec"]["restartPolicy"], "Always");
+    let path = format!("{PODS}/web");
+    let gone = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": null, "dnsPolicy": null}});
+    let (code, patched) = admin.merge(&path, &gone).await;
+    assert_eq!((code, &patched["metadata"]["labels"]["a"]), (200, &json!("b")), "{patched}");
+    assert_eq!((&patched["spec"]["restartPolicy"], &patched["spec"]["dnsPolicy"]), (&json!("Always"), &json!("ClusterFirst")));
+    let mut doc = patched.clone();
+    doc["spec"].as_object_mut().unwrap().remove("schedulerName");
+    let (code, put) = admin.put(&path, &doc).await;
+    assert_eq!((code, &put["spec"]["schedulerName"]), (200, &json!("default-scheduler")), "{put}");
+    let (_, stored) = admin.get(&path).await;
+    assert_eq!(stored, put, "and stored so");
+}
+
+#[tokio::test]
 async fn api_118_a_missing_object_is_missed_before_it_is_judged() {
     let admin = fixture().await.admin;
     let mut wrong = config_map("none");
@@ -375,11 +432,41 @@ async fn api_119_api_121_api_122_api_126_api_134_api_150_refusals_have_one_form(
 }
 
 #[tokio::test]
-async fn api_120_what_may_work_later_says_when() {
+async fn api_009_api_120_what_may_work_later_says_when() {
     let admin = fixture().await.admin;
+    admin.post(MAPS, &config_map("a")).await;
+    for (method, path, body, code) in [
+        ("GET", format!("{MAPS}/none"), Value::Null, 404),
+        ("POST", MAPS.to_owned(), config_map("a"), 409),
+        ("POST", MAPS.to_owned(), config_map("A"), 422),
+        ("POST", MAPS.to_owned(), json!({"metadata": {"name": "v", "resourceVersion": "1"}}), 500),
+        ("POST", format!("{MAPS}/a"), config_map("a"), 405),
+    ] {
+        let request = Request::builder().method(method).uri(&path).body(Full::new(body.to_string().into())).unwrap();
+        let response = admin.send(request).await;
+        assert_eq!((response.status().as_u16(), header(&response, "retry-after")), (code, ""), "nothing to wait for");
+    }
     let response = get(&admin, &format!("{MAPS}?resourceVersion=999999"), &[]).await;
     assert_eq!((response.status().as_u16(), header(&response, "retry-after")), (504, "1"));
     assert_eq!(json_of(response).await["details"]["retryAfterSeconds"], 1);
+}
+
+#[tokio::test]
+async fn api_124_api_127_wrong_callers_and_wrong_methods() {
+    let fixture = fixture().await;
+    let stranger = Client(fixture.api.anonymous());
+    let response = get(&stranger, MAPS, &[("authorization", "Bearer nonsense")]).await;
+    assert_eq!(response.status(), 401);
+    assert_eq!(
+        json_of(response).await,
+        json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "Unauthorized",
+            "reason": "Unauthorized", "code": 401})
+    );
+    for (method, path) in [("PUT", MAPS), ("PATCH", MAPS), ("DELETE", "/api/v1/pods"), ("DELETE", "/version")] {
+        let (code, status) = fixture.admin.call(method, path, "application/json", &json!({})).await;
+        assert_eq!((code, &status["reason"]), (405, &json!("MethodNotAllowed")), "{method} {path}");
+        assert_eq!(status["message"], "the server does not allow this method on the requested resource");
+    }
 }
 
 #[tokio::test]

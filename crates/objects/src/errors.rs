@@ -10,14 +10,23 @@ use crate::meta::{self, invalid_each};
 /// Why a field is refused; the names are the `reason` of a Status cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldReason {
+    /// API-140.
     NotFound,
+    /// API-141.
     Required,
+    /// API-142.
     Duplicate,
+    /// API-143.
     Invalid,
+    /// API-145.
     NotSupported,
+    /// API-146.
     Forbidden,
+    /// API-147.
     TooLong,
+    /// API-148.
     TooMany,
+    /// API-144.
     TypeInvalid,
 }
 
@@ -224,4 +233,41 @@ pub(crate) fn quote(text: &str) -> String {
     }
     quoted.push('"');
     quoted
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The cause's reason, and the error in one line.
+    fn told(error: &FieldError) -> String {
+        format!("{} {error}", error.reason.as_str())
+    }
+
+    #[test]
+    fn api_140_api_141_api_142_api_143_api_144_api_145_api_146_api_147_api_148_each_reason_has_its_words() {
+        let wrong_type = FieldError { reason: FieldReason::TypeInvalid, ..FieldError::invalid("a", "x", "must be a number") };
+        for (error, expected) in [
+            (FieldError::not_found("a.b", "x"), "FieldValueNotFound a.b: Not found: \"x\""),
+            (FieldError::required("a", ""), "FieldValueRequired a: Required value"),
+            (FieldError::required("a", "say it"), "FieldValueRequired a: Required value: say it"),
+            (FieldError::duplicate("a[1]", "x"), "FieldValueDuplicate a[1]: Duplicate value: \"x\""),
+            (FieldError::invalid("a", "x", "no"), "FieldValueInvalid a: Invalid value: \"x\": no"),
+            (FieldError::invalid("a", 5, "no"), "FieldValueInvalid a: Invalid value: 5: no"),
+            (FieldError::invalid("a", Value::Null, "no"), "FieldValueInvalid a: Invalid value: null: no"),
+            (FieldError::invalid("a", json!({"b": [1]}), "no"), "FieldValueInvalid a: Invalid value: {\"b\":[1]}: no"),
+            (wrong_type, "FieldValueTypeInvalid a: Invalid value: \"x\": must be a number"),
+            (
+                FieldError::not_supported("a", "C", &["A", "B"]),
+                "FieldValueNotSupported a: Unsupported value: \"C\": supported values: \"A\", \"B\"",
+            ),
+            (FieldError::forbidden("a", "not you"), "FieldValueForbidden a: Forbidden: not you"),
+            (FieldError::too_long("a", 5), "FieldValueTooLong a: Too long: may not be more than 5 bytes"),
+            (FieldError::too_many("a", 3, 2), "FieldValueTooMany a: Too many: 3: must have at most 2 items"),
+        ] {
+            assert_eq!(told(&error), expected);
+        }
+    }
 }

@@ -300,7 +300,8 @@ pub trait KindOps: Sync {
     /// The type of the documents.
     fn schema(&self) -> &'static dyn Schema;
 
-    /// Which names objects of the kind may have (API-170 to API-174).
+    /// Which names objects of the kind may have (API-170, API-171, API-172,
+    /// API-173, API-174).
     fn name_format(&self) -> NameFormat {
         NameFormat::Subdomain
     }
@@ -320,7 +321,7 @@ pub trait KindOps: Sync {
         None
     }
 
-    /// API-188: whether a PUT of a missing object creates it.
+    /// API-187, API-188: whether a PUT of a missing object creates it.
     fn creates_on_update(&self) -> bool {
         false
     }
@@ -368,7 +369,8 @@ pub trait KindOps: Sync {
     /// What depends on the name and uid of a new object.
     fn complete_create(&self, _doc: &mut Value) {}
 
-    /// Keeps status and server-owned metadata of `old`; a changed spec raises
+    /// API-346: keeps status (API-356, API-359: where it has an endpoint of its
+    /// own) and server-owned metadata of `old`; a changed spec raises
     /// `generation`.
     fn prepare_update(&self, doc: &mut Value, old: &Value, gates: &Gates) {
         if self.kind().has(Subresource::Status) {

@@ -11,7 +11,7 @@ use crate::names::{self, NameFormat};
 /// API-181.
 const ANNOTATIONS_MAX: usize = 262_144;
 
-/// API-157: clears what only the server may set; uid, times and the request
+/// API-156, API-157: clears what only the server may set; uid, times and the request
 /// namespace are the server's to add.
 pub fn prepare_create(doc: &mut Value, generation: bool) {
     let meta = object(doc, "metadata");

@@ -1,5 +1,5 @@
 //! Resource quantities, exactly: parse, compare, add and print them as
-//! upstream does (`1.5` is `1500m`, `1.5Gi` is `1536Mi`).
+//! upstream does (API-103: `1.5` is `1500m`, `1.5Gi` is `1536Mi`).
 //!
 //! The finest step is one nano; finer input is rounded up, as upstream does.
 //! Values beyond what fits are capped, never wrapped.

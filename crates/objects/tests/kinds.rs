@@ -41,6 +41,30 @@ fn api_219_to_224_kinds_are_selected_by_their_own_fields() {
     assert_eq!(field(&secret::KIND, &json!({"type": "Opaque"}), "type").as_deref(), Some("Opaque"), "API-224");
 }
 
+#[test]
+fn api_354_api_356_api_359_api_360_status_and_the_rest_are_written_apart() {
+    let gates = Gates::default();
+    let doc = |mark: u8| json!({"metadata": {"name": "x", "labels": {"mark": mark.to_string()}}, "spec": {"mark": mark}, "status": {"mark": mark}});
+    // Of a request for a certificate nothing is the sender's to change (API-358).
+    let are_changed = |kind: &&&Kind| kind.ops.is_stored() && kind.kind != "CertificateSigningRequest";
+    for kind in kinds::ALL.iter().filter(are_changed) {
+        let (old, mut new) = (doc(1), doc(2));
+        kind.ops.prepare_update(&mut new, &old, &gates);
+        assert_eq!(new["spec"]["mark"], 2, "{kind:?}");
+        let has_status = kind.has(objects::Subresource::Status);
+        assert_eq!(new["status"]["mark"], if has_status { 1 } else { 2 }, "{kind:?}");
+        let mut made = doc(2);
+        kind.ops.prepare_create(&mut made, &gates);
+        let is_kept = kind.kind == "Node" || !has_status;
+        assert_eq!(made["status"]["mark"], if is_kept { json!(2) } else { Value::Null }, "API-360: {kind:?}");
+        if has_status {
+            let mut told = doc(2);
+            kind.ops.prepare_status_update(&mut told, &old);
+            assert_eq!((&told["spec"]["mark"], &told["status"]["mark"]), (&json!(1), &json!(2)), "{kind:?}");
+        }
+    }
+}
+
 fn columns(kind: &Kind) -> Vec<String> {
     let shown =
         |column: &objects::Column| if column.priority == 0 { column.name.into() } else { format!("{}*", column.name) };
@@ -58,6 +82,28 @@ fn api_233_columns_are_those_of_upstream() {
     let events =
         ["Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message", "First Seen*", "Count*", "Name*"];
     assert_eq!(columns(&event::KIND), events, "API-239");
+}
+
+#[test]
+fn api_240_api_250_api_251_api_252_api_256_small_kinds_have_few_columns() {
+    for (group, plural, expected) in [
+        ("", "namespaces", "Name Status Age"),
+        ("", "configmaps", "Name Data Age"),
+        ("", "secrets", "Name Type Data Age"),
+        ("", "serviceaccounts", "Name Age"),
+        ("coordination.k8s.io", "leases", "Name Holder Age"),
+        ("", "services", "Name Type Cluster-IP External-IP Port(s) Age Selector*"),
+        ("", "endpoints", "Name Endpoints Age"),
+        ("discovery.k8s.io", "endpointslices", "Name AddressType Ports Endpoints Age"),
+    ] {
+        let kind = kinds::find(group, "v1", plural).expect("served");
+        assert_eq!(columns(kind).join(" "), expected, "API-241, API-242, API-243: {plural}");
+    }
+    let lease = json!({"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}});
+    assert_eq!(row(kinds::find("coordination.k8s.io", "v1", "leases").expect("served"), &lease)[..2], ["l", "me"]);
+    let secret = json!({"metadata": {"name": "s"}, "type": "Opaque"});
+    assert_eq!(row(&secret::KIND, &secret)[..3], ["s", "Opaque", "0"]);
+    assert_eq!(row(&service_account::KIND, &json!({"metadata": {"name": "a"}})), ["a", "<unknown>"]);
 }
 
 fn row(kind: &Kind, doc: &Value) -> Vec<Value> {
@@ -111,6 +157,32 @@ fn api_734_to_737_small_defaults() {
         kind.ops.default(&mut doc);
         assert_eq!(doc["spec"][field], expected, "API-736: {name}");
         assert_eq!(doc["status"]["phase"], "Pending", "API-736: {name}");
+    }
+}
+
+#[test]
+fn api_172_most_kinds_are_named_like_subdomains() {
+    use objects::names::NameFormat;
+    let special = [
+        ("Namespace", NameFormat::Label),
+        ("StatefulSet", NameFormat::Label),
+        ("Service", NameFormat::Label1035),
+        ("IPAddress", NameFormat::Address),
+        ("Role", NameFormat::PathSegment),
+        ("ClusterRole", NameFormat::PathSegment),
+        ("RoleBinding", NameFormat::PathSegment),
+        ("ClusterRoleBinding", NameFormat::PathSegment),
+        ("CertificateSigningRequest", NameFormat::PathSegment),
+    ];
+    for kind in kinds::ALL.iter().filter(|kind| kind.ops.is_stored()) {
+        let expected = special.iter().find(|(name, _)| *name == kind.kind).map(|(_, format)| *format);
+        let format = kind.ops.name_format();
+        assert_eq!(format, expected.unwrap_or(NameFormat::Subdomain), "{kind:?}");
+    }
+    assert!(NameFormat::Subdomain.check("a.b-c", false).is_empty());
+    assert!(NameFormat::Subdomain.check(&"a".repeat(253), false).is_empty());
+    for wrong in ["A", "a_b", "-a", "a.", "a..b", &"a".repeat(254)] {
+        assert!(!NameFormat::Subdomain.check(wrong, false).is_empty(), "{wrong}");
     }
 }
 

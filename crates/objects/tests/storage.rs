@@ -80,7 +80,28 @@ fn api_373_api_374_api_377_what_is_settled_stays() {
     assert!(changes(kind, claim(), |claim| claim["spec"]["volumeName"] = json!("pv")).is_empty());
     let mut bound = claim();
     bound["spec"]["volumeName"] = json!("pv");
-    assert_eq!(changes(kind, bound, |claim| claim["spec"]["volumeName"] = json!("other")).len(), 1);
+    assert_eq!(changes(kind, bound.clone(), |claim| claim["spec"]["volumeName"] = json!("other")).len(), 1);
+    bound["spec"]["volumeAttributesClassName"] = json!("gold");
+    bound["status"] = json!({"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"});
+    let asks = |amount: &'static str| {
+        move |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!(amount)
+    };
+    assert!(changes(kind, bound.clone(), asks("2Gi")).is_empty(), "a bound claim may grow");
+    let smaller = "spec.resources.requests.storage: Forbidden: field can not be less than status.capacity";
+    assert_eq!(changes(kind, bound.clone(), asks("512Mi")), [smaller]);
+    let mut grown = bound.clone();
+    asks("4Gi")(&mut grown);
+    assert!(changes(kind, grown, asks("2Gi")).is_empty(), "more than it was given");
+    let settled = "spec: Forbidden: spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims\n";
+    let refused = changes(kind, claim(), asks("2Gi"));
+    assert!(refused.len() == 1 && refused[0].starts_with(settled), "{refused:#?}");
+    assert!(refused[0].contains("resources.requests.storage"), "{refused:#?}");
+    let treated = |class: Value| move |claim: &mut Value| claim["spec"]["volumeAttributesClassName"] = class;
+    assert!(changes(kind, bound.clone(), treated(json!("silver"))).is_empty());
+    let refused = changes(kind, bound, treated(json!("")));
+    let expected = "spec.volumeAttributesClassName: Forbidden: update to empty string is forbidden when status.currentVolumeAttributesClassName is not nil";
+    assert_eq!(refused, [expected]);
+    assert!(changes(kind, claim(), |claim| claim["spec"]["storageClassName"] = json!("fast")).is_empty());
     assert_eq!(changes(kind, claim(), |claim| claim["spec"]["accessModes"] = json!(["ReadOnlyMany"])).len(), 1);
     let moved =
         changes(&persistent_volume::KIND, volume(), |volume| volume["spec"]["hostPath"]["path"] = json!("/else"));

@@ -44,7 +44,7 @@ pub(crate) enum Version {
     Tunnel,
 }
 
-/// Best first. Over SPDY, streams end by themselves: there is no newer one.
+/// Best first, of what clients offer (API-105, API-107). Over SPDY, streams end by themselves: there is no newer one.
 const COMMANDS: [(&str, Version); 2] = [("v5.channel.k8s.io", Version::V5), ("v4.channel.k8s.io", Version::V4)];
 const COMMANDS_SPDY: &str = "v4.channel.k8s.io";
 const PORTS: [(&str, Version); 2] =
@@ -253,10 +253,16 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_common_protocol_is_taken() {
+    fn api_105_api_107_the_newest_common_protocol_is_taken() {
         for (offered, taken) in [
             ("v4.channel.k8s.io, v5.channel.k8s.io", "v5.channel.k8s.io"),
             ("base64.channel.k8s.io,v4.channel.k8s.io", "v4.channel.k8s.io"),
+            ("v5.channel.k8s.io, v4.channel.k8s.io", "v5.channel.k8s.io"),
+            (
+                "v5.channel.k8s.io,v4.channel.k8s.io,v3.channel.k8s.io,v2.channel.k8s.io,channel.k8s.io",
+                "v5.channel.k8s.io",
+            ),
+            ("v4.channel.k8s.io,v3.channel.k8s.io,v2.channel.k8s.io,channel.k8s.io", "v4.channel.k8s.io"),
         ] {
             let (_, response) = Upgrade::command(&mut request(offered)).unwrap();
             assert_eq!(response.status(), 101);

@@ -23,12 +23,18 @@ pub(crate) async fn fixture() -> Fixture {
 }
 
 pub(crate) async fn fixture_with(config: Config) -> Fixture {
+    let fixture = unstarted(config);
+    fixture.api.bootstrap().await.unwrap();
+    fixture
+}
+
+/// Before its first objects are there.
+pub(crate) fn unstarted(config: Config) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let options = store::Options { history_per_topic_max: 64, ..store::Options::default() };
     let store = store::Embedded::open(&dir.path().join("state.redb"), options).unwrap();
     let clock = Clock::manual();
     let api = ApiServer::new(Arc::new(store), config, clock.clone(), Ids::new(Rng::seeded(1)));
-    api.bootstrap().await.unwrap();
     let admin = Client(api.service(Identity::admin()));
     Fixture { api, clock, admin, _dir: dir }
 }

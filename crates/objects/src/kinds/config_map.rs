@@ -11,6 +11,7 @@ use crate::meta::{self, invalid_each};
 use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
+/// API-037, API-250.
 pub static KIND: Kind = Kind {
     short_names: &["cm"],
     columns: &[

@@ -10,6 +10,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope, workload};
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-046.
 pub static KIND: Kind = Kind {
     columns: COLUMNS,
     ..Kind::new(

@@ -11,6 +11,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, job, pod, workload
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-047.
 pub static KIND: Kind = Kind {
     short_names: &["cj"],
     categories: &["all"],

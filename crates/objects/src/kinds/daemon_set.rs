@@ -11,6 +11,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, deployment, pod};
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-046.
 pub static KIND: Kind = Kind {
     short_names: &["ds"],
     categories: &["all"],

@@ -11,6 +11,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-045.
 pub static KIND: Kind = Kind {
     short_names: &["deploy"],
     categories: &["all"],

@@ -15,6 +15,7 @@ use crate::meta::{self, invalid_each};
 use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
+/// API-050.
 pub static KIND: Kind = Kind {
     // API-243
     columns: &[

@@ -13,6 +13,7 @@ use crate::{names, printing};
 
 pub mod view;
 
+/// API-037. API-075: what is told of an object is found by its fields.
 pub static KIND: Kind = Kind {
     short_names: &["ev"],
     columns: COLUMNS,

@@ -19,6 +19,7 @@ mod status;
 mod update;
 pub(super) mod validate;
 
+/// API-047.
 pub static KIND: Kind = Kind {
     categories: &["all"],
     subresources: &[Subresource::Status],

@@ -9,6 +9,7 @@ use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope};
 use crate::schema::Typed;
 
+/// API-049, API-256.
 pub static KIND: Kind = Kind {
     columns: &[
         Column::NAME,

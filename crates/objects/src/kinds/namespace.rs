@@ -11,6 +11,7 @@ use crate::names::NameFormat;
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-036, API-240.
 pub static KIND: Kind = Kind {
     short_names: &["ns"],
     subresources: &[Subresource::Status, Subresource::Finalize],

@@ -13,6 +13,7 @@ use crate::meta::{self, invalid_each};
 use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
+/// API-035.
 pub static KIND: Kind = Kind {
     short_names: &["no"],
     subresources: &[Subresource::Proxy, Subresource::Status],

@@ -11,6 +11,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-041.
 pub static KIND: Kind = Kind {
     short_names: &["pv"],
     subresources: &[Subresource::Status],

@@ -3,14 +3,16 @@
 use serde_json::{Value, json};
 
 use crate::api::core::v1::PersistentVolumeClaim;
-use crate::doc::{as_object, at, items, object, set_default, text};
+use crate::doc::{as_object, at, items, keep, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::storage::{access_modes, modes_cell, or_unset, phase, storage, volume_mode};
-use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
+use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, pod};
+use crate::quantity::Quantity;
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-041.
 pub static KIND: Kind = Kind {
     short_names: &["pvc"],
     subresources: &[Subresource::Status],
@@ -68,23 +70,10 @@ impl KindOps for ClaimOps {
         errors
     }
 
-    /// The spec is settled, but for its volume while it has none and for a
-    /// larger request.
     fn validate_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
-        let (mut new, mut before) = (at(doc, "spec").clone(), at(old, "spec").clone());
-        for spec in [&mut new, &mut before] {
-            as_object(object(spec, "resources").entry("requests").or_insert(Value::Null)).shift_remove("storage");
-        }
-        if text(old, "spec.volumeName").is_empty() {
-            as_object(&mut new).shift_remove("volumeName");
-            as_object(&mut before).shift_remove("volumeName");
-        }
-        if new != before {
-            let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
-            errors.push(FieldError::forbidden("spec", detail));
-        }
-        errors.extend(storage(doc, "spec.resources.requests"));
+        errors.extend(spec(doc));
+        errors.extend(settled(doc, old));
         errors
     }
 
@@ -104,6 +93,50 @@ impl KindOps for ClaimOps {
             json!(or_unset(at(doc, "spec.volumeMode"))),
         ]
     }
+}
+
+/// API-373: what may still change is the volume and the class while there is
+/// none, and of a bound claim how much it asks for and how it is treated.
+fn settled(doc: &Value, old: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let (mut new, before) = (at(doc, "spec").clone(), at(old, "spec"));
+    for once in ["volumeName", "storageClassName"] {
+        if at(before, once).is_null() && !at(&new, once).is_null() {
+            keep(as_object(&mut new), before, once);
+        }
+    }
+    if text(doc, "status.phase") == "Bound" {
+        keep(as_object(&mut new), before, "volumeAttributesClassName");
+        if let Some(requests) = new.pointer_mut("/resources/requests") {
+            keep(as_object(requests), at(before, "resources.requests"), "storage");
+        }
+    }
+    let mut lines = Vec::new();
+    pod::difference("", before, &new, &mut lines);
+    if !lines.is_empty() {
+        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        errors.push(FieldError::forbidden("spec", format!("{detail}\n{}", lines.join("\n"))));
+    }
+    // Less than before only where more was never given: a way back from an
+    // expansion that failed.
+    let amount = |doc: &Value, path: &str| Quantity::parse(text(doc, path)).unwrap_or_default();
+    const REQUEST: &str = "spec.resources.requests.storage";
+    let asked = amount(doc, REQUEST);
+    if asked < amount(old, REQUEST) && asked <= amount(old, "status.capacity.storage") {
+        errors.push(FieldError::forbidden(REQUEST, "field can not be less than status.capacity"));
+    }
+    errors.extend(meta::immutable("volumeMode", at(doc, "spec.volumeMode"), at(old, "spec.volumeMode")));
+    const CLASS: &str = "spec.volumeAttributesClassName";
+    if !at(old, "status.currentVolumeAttributesClassName").is_null() && at(doc, CLASS) != at(old, CLASS) {
+        let what = match at(doc, CLASS).as_str() {
+            None => "nil",
+            Some("") => "empty string",
+            Some(_) => return errors,
+        };
+        let detail = format!("update to {what} is forbidden when status.currentVolumeAttributesClassName is not nil");
+        errors.push(FieldError::forbidden(CLASS, detail));
+    }
+    errors
 }
 
 /// API-763: also of the claims a StatefulSet makes.

@@ -25,6 +25,7 @@ mod update;
 mod validate;
 mod warnings;
 
+/// API-034.
 pub static KIND: Kind = Kind {
     short_names: &["po"],
     categories: &["all"],
@@ -70,6 +71,7 @@ pub use table::{Cells, cells};
 
 use features::Features;
 pub(super) use validate::{amounts, tolerate};
+pub(super) use update::difference;
 
 struct PodOps;
 
@@ -108,6 +110,7 @@ impl KindOps for PodOps {
         as_object(doc).insert("status".to_owned(), status);
     }
 
+    /// API-180.
     fn prepare_update(&self, doc: &mut Value, old: &Value, gates: &Gates) {
         Features::of_stored(gates, old).drop_unavailable(doc);
         doc::keep(as_object(doc), old, "status");

@@ -10,6 +10,7 @@ use crate::kinds::{Column, Kind, KindOps, Scope};
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-052.
 pub static KIND: Kind = Kind {
     short_names: &["pc"],
     columns: COLUMNS,

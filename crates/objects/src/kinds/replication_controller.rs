@@ -12,6 +12,7 @@ use crate::kinds::{Kind, KindOps, Scope, Subresource, pod, replica_set};
 use crate::meta;
 use crate::schema::{Schema, Typed};
 
+/// API-040.
 pub static KIND: Kind = Kind {
     short_names: &["rc"],
     categories: &["all"],

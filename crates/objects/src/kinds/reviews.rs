@@ -1,5 +1,5 @@
-//! Questions to the server: who someone is, and what they may do. Asked by
-//! creating an object that is answered and never stored.
+//! Questions to the server: who someone is, and what they may do (API-088).
+//! Asked by creating an object that is answered and never stored.
 
 use std::marker::PhantomData;
 
@@ -17,7 +17,7 @@ use crate::schema::{Schema, Typed};
 const AUTHENTICATION: &str = "authentication.k8s.io";
 const AUTHORIZATION: &str = "authorization.k8s.io";
 
-/// API-652.
+/// API-054, API-652.
 pub static TOKEN: Kind = Kind::new(
     AUTHENTICATION,
     ["TokenReview", "TokenReviewList", "tokenreviews", "tokenreview"],
@@ -33,7 +33,7 @@ pub static SELF: Kind = Kind::new(
     &Review::<SelfSubjectReview>(|| &SELF, PhantomData),
 );
 
-/// API-676.
+/// API-055, API-676.
 pub static ACCESS: Kind = Kind::new(
     AUTHORIZATION,
     ["SubjectAccessReview", "SubjectAccessReviewList", "subjectaccessreviews", "subjectaccessreview"],

@@ -21,7 +21,7 @@ pub static KIND: Kind = Kind {
     )
 };
 
-/// API-188, API-189, API-762.
+/// API-188, API-189, API-372, API-762.
 static OPS: Plain = Plain {
     creates_on_update: true,
     updates_unconditionally: false,

@@ -14,6 +14,7 @@ use crate::meta::{self, invalid_each};
 use crate::schema::{Schema, Typed};
 use crate::{names, printing};
 
+/// API-037, API-251.
 pub static KIND: Kind = Kind {
     columns: &[
         Column::NAME,

@@ -22,10 +22,11 @@ pub(super) use validate::PROTOCOLS;
 /// Problems of the addresses and families among themselves.
 pub use validate::cluster_ips as address_problems;
 
+/// API-038.
 pub static KIND: Kind = Kind {
     short_names: &["svc"],
     categories: &["all"],
-    subresources: &[Subresource::Status],
+    subresources: &[Subresource::Proxy, Subresource::Status],
     columns: COLUMNS,
     ..Kind::new("", ["Service", "ServiceList", "services", "service"], Scope::Namespaced, &ServiceOps)
 };
@@ -135,6 +136,7 @@ impl KindOps for ServiceOps {
         meta::prepare_create(doc, false);
     }
 
+    /// API-354.
     fn prepare_update(&self, doc: &mut Value, old: &Value, _gates: &Gates) {
         crate::doc::keep(as_object(doc), old, "status");
         meta::prepare_update(doc, old, false);

@@ -3,6 +3,7 @@
 use crate::kinds::{Kind, KindOps, Scope, Subresource};
 use crate::schema::{Schema, Typed};
 
+/// API-037, API-252.
 pub static KIND: Kind = Kind {
     short_names: &["sa"],
     subresources: &[Subresource::Token],

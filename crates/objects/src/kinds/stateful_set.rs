@@ -12,6 +12,7 @@ use crate::names::{self, NameFormat};
 use crate::schema::{Schema, Typed};
 use crate::{meta, printing};
 
+/// API-045.
 pub static KIND: Kind = Kind {
     short_names: &["sts"],
     categories: &["all"],

@@ -277,7 +277,7 @@ fn api_286_event_rows() {
 }
 
 #[test]
-fn api_735_api_754_slices_are_defaulted_and_checked() {
+fn api_369_api_735_api_754_slices_are_defaulted_and_checked() {
     let slice = |more: Value| {
         let mut doc = json!({"apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "metadata": {"name": "s", "namespace": "n"},
             "addressType": "IPv4", "endpoints": []});

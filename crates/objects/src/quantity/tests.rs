@@ -7,7 +7,7 @@ fn canonical(text: &str) -> String {
 }
 
 #[test]
-fn quantities_print_in_canonical_form() {
+fn api_103_quantities_print_in_canonical_form() {
     for (text, expected) in [
         ("1", "1"),
         ("1.5", "1500m"),
@@ -18,6 +18,10 @@ fn quantities_print_in_canonical_form() {
         ("1000m", "1"),
         ("0.1", "100m"),
         ("100Mi", "100Mi"),
+        ("1024Mi", "1Gi"),
+        ("1500Mi", "1500Mi"),
+        ("100M", "100M"),
+        ("-0.5", "-500m"),
         ("1e3", "1e3"),
         ("1500e0", "1500"),
         ("12e6", "12e6"),

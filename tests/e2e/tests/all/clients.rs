@@ -203,7 +203,7 @@ fn api_075_describe_and_events_tell_about_objects() {
 }
 
 #[test]
-fn api_079_api_090_explain_and_discovery_know_every_kind() {
+fn api_072_api_079_api_089_api_090_explain_and_discovery_know_every_kind() {
     with_every_kubectl(|desk| {
         desk.says("explain pod.spec.containers.livenessProbe", "periodSeconds");
         desk.says("explain deployment.spec.strategy", "rollingUpdate");
@@ -236,11 +236,88 @@ fn api_079_api_090_explain_and_discovery_know_every_kind() {
         desk.says("api-versions", "apps/v1");
         desk.says("cluster-info", "Kubernetes control plane");
         desk.says("version -o json", "v1.35");
+        let metrics = desk.run("top nodes").refused(1);
+        assert!(metrics.contains("Metrics API not available"), "{metrics}");
     });
 }
 
 #[test]
-fn api_084_objects_are_changed_in_every_way() {
+fn api_076_what_the_schema_does_not_know_is_refused_before_and_by_the_server() {
+    with_every_kubectl(|desk| {
+        let wrong = SHOP.replace("colour: green}", "colour: green}\nshape: round");
+        for line in ["create -f -", "apply -f -", "apply --server-side -f -"] {
+            let refused = desk.run_with(line, &wrong).refused(1);
+            assert!(refused.contains("shape"), "{line}: {refused}");
+            assert!(!refused.contains("failed to download openapi"), "{line}: {refused}");
+        }
+        assert_eq!(desk.ok("get cm shop --ignore-not-found -o name"), "", "none of them was stored");
+        let mild = desk.run_with("create --validate=warn -f -", &wrong);
+        assert!(mild.stderr.contains("unknown field \"shape\""), "{}", mild.stderr);
+        assert_eq!(mild.code, Some(0), "{}", mild.stderr);
+        desk.run_with("replace -f -", &wrong).refused(1);
+        desk.run_with("replace -f -", SHOP).ok();
+    });
+}
+
+/// No controller is at work here: what it would have made is made by hand.
+#[test]
+fn api_085_rollouts_are_followed_and_undone() {
+    with_every_kubectl(|desk| {
+        desk.apply("", SHOP);
+        let deployment = desk.object("deployment shop");
+        for (revision, image) in [("1", "shop:0"), ("2", "shop:1")] {
+            let mut template = deployment["spec"]["template"].clone();
+            template["spec"]["containers"][0]["image"] = json!(image);
+            template["metadata"]["labels"]["pod-template-hash"] = json!(revision);
+            let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+                "metadata": {"name": format!("shop-{revision}"), "labels": template["metadata"]["labels"],
+                    "annotations": {"deployment.kubernetes.io/revision": revision, "kubernetes.io/change-cause": image},
+                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop",
+                        "uid": deployment["metadata"]["uid"], "controller": true}]},
+                "spec": {"replicas": 0, "template": template,
+                    "selector": {"matchLabels": template["metadata"]["labels"]}}});
+            desk.run_with("create -f -", &set.to_string()).ok();
+        }
+        let history = desk.ok("rollout history deployment/shop");
+        assert!(history.contains("shop:0") && history.contains("shop:1"), "{history}");
+        desk.says("rollout history deployment/shop --revision=1", "shop:0");
+        let generation = &deployment["metadata"]["generation"];
+        let status = json!({"status": {"observedGeneration": generation, "replicas": 2, "updatedReplicas": 2,
+            "readyReplicas": 2, "availableReplicas": 2}});
+        desk.ok(&format!("patch deployment shop --subresource=status --type=merge -p {status}"));
+        desk.says("rollout status deployment/shop --timeout=60s", "successfully rolled out");
+        desk.says("rollout undo deployment/shop --to-revision=1", "rolled back");
+        let image = desk.ok("get deployment shop -o jsonpath={.spec.template.spec.containers[0].image}");
+        assert_eq!(image, "shop:0");
+    });
+}
+
+/// Pods of no grace: there is no node to wait for.
+#[test]
+fn api_086_a_node_is_drained_by_evictions() {
+    with_every_kubectl(|desk| {
+        let node = format!("node-{}", desk.namespace);
+        let manifest = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}});
+        desk.run_with("create -f -", &manifest.to_string()).ok();
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "labels": {"app": "web"}},
+            "spec": {"nodeName": node, "terminationGracePeriodSeconds": 0,
+                "tolerations": [{"operator": "Exists"}], "containers": [{"name": "web", "image": "web:1"}]}});
+        desk.run_with("create -f -", &pod.to_string()).ok();
+        desk.ok("create poddisruptionbudget most --selector=app=web --min-available=1");
+        let refused = desk.run(&format!("drain {node} --force --timeout=2s")).refused(1);
+        assert!(refused.contains("Cannot evict pod as it would violate the pod's disruption budget."), "{refused}");
+        assert_eq!(desk.object(&format!("node {node}"))["spec"]["unschedulable"], true);
+        desk.ok("delete poddisruptionbudget most");
+        desk.says(&format!("drain {node} --force --timeout=60s"), "drained");
+        assert_eq!(desk.ok("get pod web --ignore-not-found -o name"), "");
+        desk.ok(&format!("uncordon {node}"));
+        desk.ok(&format!("taint node {node} a=b:NoSchedule"));
+        desk.ok(&format!("delete node {node}"));
+    });
+}
+
+#[test]
+fn api_083_api_084_objects_are_changed_in_every_way() {
     with_every_kubectl(|desk| {
         desk.apply("", SHOP);
         desk.ok("label configmap shop tier=front");
@@ -345,7 +422,7 @@ fn plant(desk: &Desk<'_>) {
 }
 
 #[test]
-fn tc_403_tc_404_tc_405_deletion_cascades_as_asked() {
+fn tc_403_tc_404_tc_405_api_080_deletion_cascades_as_asked() {
     with_every_kubectl(|desk| {
         plant(desk);
         desk.ok("delete configmap root");

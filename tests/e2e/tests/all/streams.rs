@@ -75,7 +75,7 @@ fn a_command_does_not_outlive_its_client() {
 }
 
 #[test]
-fn a_container_can_be_attached_to() {
+fn api_087_a_container_can_be_attached_to() {
     let podium = Podium::start();
     for kubectl in podium.kubectls() {
         let name = format!("asking-{}", kubectl.tag());
@@ -94,7 +94,7 @@ fn a_container_can_be_attached_to() {
 }
 
 #[test]
-fn files_are_copied_both_ways() {
+fn api_087_files_are_copied_both_ways() {
     let podium = Podium::start();
     podium.apply(&web());
     podium.wait_ready("web");

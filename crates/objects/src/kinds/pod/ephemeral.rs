@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn api_605_the_list_grows_and_nothing_else_changes() {
+    fn api_351_api_605_the_list_grows_and_nothing_else_changes() {
         let old = pod(&json!([]));
         let mut doc = pod(&json!([{"name": "look", "image": "busybox", "targetContainerName": "app"}]));
         doc["spec"]["containers"][0]["image"] = json!("other");

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn tc_293_only_resources_and_policies_are_taken_over() {
+    fn tc_293_api_350_only_resources_and_policies_are_taken_over() {
         let old = pod(json!({"requests": {"cpu": "100m"}}));
         let mut new = pod(json!({"requests": {"cpu": "200m"}}));
         new["metadata"]["labels"] = json!({"a": "b"});

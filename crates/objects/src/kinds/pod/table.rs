@@ -1,5 +1,5 @@
 //! The cells of `kubectl get pods` (API-271, API-272, API-293 to API-309,
-//! LC-388).
+//! LC-388). API-295: what is counted begins at zero.
 
 use ambient::Now;
 use jiff::Timestamp;
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// API-296 to API-301.
+    /// API-296; in this order API-297, API-298, API-299, API-300, API-301.
     fn init_containers(&mut self) {
         let specs = items(self.doc, "spec.initContainers");
         for (index, status) in items(self.doc, "status.initContainerStatuses").iter().enumerate() {
@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// API-302 to API-306. Backwards, so that the first container with
+    /// API-302, API-303, API-304, API-305, API-306. Backwards, so that the first container with
     /// something to say decides (API-309).
     fn containers(&mut self) {
         self.restarts = self.sidecar_restarts;

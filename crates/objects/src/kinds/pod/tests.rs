@@ -273,7 +273,7 @@ fn shown(status: Value) -> String {
 }
 
 #[test]
-fn lc_388_api_293_294_phase_reason_and_gates_show_first() {
+fn lc_388_api_293_api_294_api_295_phase_reason_and_gates_show_first() {
     assert_eq!(shown(json!({"phase": "Pending"})), "0/3 Pending 0");
     assert_eq!(shown(json!({"phase": "Failed", "reason": "Evicted"})), "0/3 Evicted 0");
     let gated = json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "reason": "SchedulingGated"}]});
@@ -285,7 +285,7 @@ fn init(statuses: Value) -> String {
 }
 
 #[test]
-fn lc_388_api_296_to_301_init_progress_shows_until_it_is_over() {
+fn lc_388_api_296_api_297_api_298_api_299_api_300_api_301_init_progress_shows_until_it_is_over() {
     assert_eq!(init(json!([{"name": "i", "state": {"running": {}}}])), "0/3 Init:0/2 0");
     assert_eq!(init(json!([{"name": "i", "state": {"waiting": {"reason": "PodInitializing"}}}])), "0/3 Init:0/2 0");
     let done = json!({"name": "i", "state": {"terminated": {"exitCode": 0}}});
@@ -303,9 +303,12 @@ fn lc_388_api_296_to_301_init_progress_shows_until_it_is_over() {
         init(json!([{"name": "i", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}])),
         "0/3 Init:Error 0"
     );
+    assert_eq!(init(json!([{"name": "i", "state": {"waiting": {"reason": "ErrImagePull"}}}])), "0/3 Init:ErrImagePull 0");
     // A started sidecar counts as ready and the app containers speak.
     let sidecar = json!({"name": "s", "started": true, "ready": true, "state": {"running": {}}});
     assert_eq!(init(json!([done, sidecar])), "1/3 Pending 0");
+    let unready = json!({"name": "s", "started": true, "ready": false, "state": {"running": {}}});
+    assert_eq!(init(json!([done, unready])), "0/3 Pending 0");
 }
 
 fn apps(a: Value, b: Value, ready: &str) -> String {
@@ -320,7 +323,7 @@ fn apps(a: Value, b: Value, ready: &str) -> String {
 }
 
 #[test]
-fn lc_388_api_302_to_306_the_first_container_with_something_to_say_decides() {
+fn lc_388_api_302_api_303_api_304_api_305_api_306_api_309_the_first_container_with_something_to_say_decides() {
     let running = || json!({"ready": true, "state": {"running": {}}});
     let waiting = |reason: &str| json!({"state": {"waiting": {"reason": reason}}});
     let ended = |code: i64, reason: &str| json!({"state": {"terminated": {"exitCode": code, "reason": reason}}});
@@ -333,6 +336,10 @@ fn lc_388_api_302_to_306_the_first_container_with_something_to_say_decides() {
     assert_eq!(apps(ended(0, "Completed"), ended(0, "Completed"), "False"), "0/3 Completed 0");
     assert_eq!(apps(ended(137, "OOMKilled"), ended(0, "Completed"), "False"), "0/3 OOMKilled 0");
     assert_eq!(apps(ended(2, ""), running(), "False"), "1/3 ExitCode:2 0");
+    let killed = json!({"state": {"terminated": {"exitCode": 143, "signal": 15}}});
+    assert_eq!(apps(killed, running(), "False"), "1/3 Signal:15 0");
+    let unready = json!({"ready": false, "state": {"running": {}}});
+    assert_eq!(apps(unready, running(), "False"), "1/3 Running 0");
 }
 
 #[test]
@@ -346,6 +353,7 @@ fn lc_388_api_307_deletion_has_the_last_word_on_living_pods() {
     assert_eq!(deleting("Running", ""), "Terminating");
     assert_eq!(deleting("Succeeded", ""), "Succeeded");
     assert_eq!(deleting("Running", "NodeLost"), "Unknown");
+    assert_eq!(deleting("Failed", "Evicted"), "Evicted", "API-309");
 }
 
 #[test]
@@ -361,7 +369,7 @@ fn api_308_restarts_say_when_the_last_one_was() {
 }
 
 #[test]
-fn api_237_api_271_a_row_has_a_cell_per_column() {
+fn api_237_api_271_api_272_a_row_has_a_cell_per_column() {
     let mut doc =
         pod(json!({"containers": [{"name": "a"}], "nodeName": "n1", "readinessGates": [{"conditionType": "x/y"}]}));
     doc["metadata"]["creationTimestamp"] = json!("2026-01-01T00:50:30Z");
@@ -371,6 +379,11 @@ fn api_237_api_271_a_row_has_a_cell_per_column() {
     assert_eq!(row.len(), KIND.columns.len());
     expect![[r#"["web","1/1","Running","0","9m30s","10.0.0.1","n1","<none>","0/1"]"#]]
         .assert_eq(&Value::from(row).to_string());
+    let gates = |doc: &Value| PodOps.row(doc, now())[8].clone();
+    doc["status"]["conditions"] = json!([{"type": "x/y", "status": "True"}]);
+    assert_eq!(gates(&doc), "1/1");
+    doc["spec"]["readinessGates"] = json!([]);
+    assert_eq!(gates(&doc), "<none>");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What may change after a pod's creation (API-588 to API-592).
+//! What may change after a pod's creation (API-361, API-588 to API-592).
 
 use serde_json::Value;
 
@@ -123,7 +123,7 @@ fn frozen_differences(doc: &Value, old: &Value) -> Vec<String> {
 }
 
 /// One line per value that went and per value that came.
-pub(super) fn difference(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
+pub(in crate::kinds) fn difference(path: &str, old: &Value, new: &Value, lines: &mut Vec<String>) {
     if old == new {
         return;
     }

@@ -10,6 +10,7 @@ use crate::kinds::{Column, Kind, Scope};
 use crate::names::NameFormat;
 use crate::schema::{Schema, Typed};
 
+/// API-056.
 pub static ROLE_BINDING: Kind = Kind {
     columns: &[
         Column::NAME,

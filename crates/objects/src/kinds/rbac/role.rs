@@ -16,6 +16,7 @@ use crate::selectors::LabelSelector;
 /// API-269.
 const COLUMNS: &[Column] = &[Column::NAME, Column::CREATED_AT];
 
+/// API-056.
 pub static ROLE: Kind =
     Kind { columns: COLUMNS, ..Kind::new(GROUP, ["Role", "RoleList", "roles", "role"], Scope::Namespaced, &OPS) };
 
