@@ -253,7 +253,9 @@ impl ApiError {
                 (StatusCode::GATEWAY_TIMEOUT, "Timeout")
             }
             Self::Overloaded | Self::NotNow { .. } => (StatusCode::TOO_MANY_REQUESTS, "TooManyRequests"),
-            Self::Internal(_) | Self::Unreachable { during: None, .. } => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+            Self::Internal(_) | Self::Unreachable { during: None, .. } => {
+                (StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
+            }
             Self::Unfit(_) => (StatusCode::INTERNAL_SERVER_ERROR, ""),
             Self::Node { code, .. } => (*code, node_reason(*code)),
         }

@@ -201,9 +201,7 @@ impl Rest {
         });
         let conditions = object::object_mut(doc, "status").entry("conditions").or_insert(json!([]));
         let Some(conditions) = conditions.as_array_mut() else { return };
-        for ((kind, reason, message), found) in
-            CONDITIONS.into_iter().zip([None, None, None, resources, finalizers])
-        {
+        for ((kind, reason, message), found) in CONDITIONS.into_iter().zip([None, None, None, resources, finalizers]) {
             let status = if found.is_some() { "True" } else { "False" };
             let (reason, message) = found.unwrap_or_else(|| (reason, message.to_owned()));
             let old = conditions.iter().position(|condition| condition["type"] == kind);

@@ -319,7 +319,8 @@ async fn api_190_api_191_some_kinds_leave_theirs_alone() {
         assert_eq!(admin.get(&format!("{path}/web")).await.0, 404);
     }
     let path = "/api/v1/namespaces/default/events/e";
-    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
+    let event =
+        json!({"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}});
     assert_eq!(admin.put(path, &event).await.0, 201, "API-191: made by PUT");
     assert_eq!(admin.delete(path, &json!({"propagationPolicy": "Foreground"})).await.0, 200);
     assert_eq!(admin.get(path).await.0, 404, "API-191: nothing is ever owned by it");

@@ -151,19 +151,13 @@ async fn api_034_api_035_api_036_api_037_api_038_api_040_api_041_api_043_the_cor
             ),
         ),
         ("nodes", format!("Node cl * /no {proxy} {status}")),
-        (
-            "namespaces",
-            format!("Namespace cl create,delete,get,list,patch,update,watch /ns finalize=update {status}"),
-        ),
+        ("namespaces", format!("Namespace cl create,delete,get,list,patch,update,watch /ns finalize=update {status}")),
         ("configmaps", "ConfigMap ns * /cm".to_owned()),
         ("secrets", "Secret ns *".to_owned()),
         ("events", "Event ns * /ev".to_owned()),
         ("serviceaccounts", "ServiceAccount ns * /sa token=create".to_owned()),
         ("services", format!("Service ns * /svc #all {proxy} {status}")),
-        (
-            "replicationcontrollers",
-            format!("ReplicationController ns * /rc #all scale=get,patch,update {status}"),
-        ),
+        ("replicationcontrollers", format!("ReplicationController ns * /rc #all scale=get,patch,update {status}")),
         ("persistentvolumeclaims", format!("PersistentVolumeClaim ns * /pvc {status}")),
         ("persistentvolumes", format!("PersistentVolume cl * /pv {status}")),
         ("bindings", "Binding ns create".to_owned()),
@@ -200,10 +194,7 @@ async fn api_045_api_046_api_047_api_049_api_050_api_052_api_054_api_055_api_056
         ("scheduling.k8s.io", &[("priorityclasses", "PriorityClass cl * /pc")]),
         (
             "authentication.k8s.io",
-            &[
-                ("tokenreviews", "TokenReview cl create"),
-                ("selfsubjectreviews", "SelfSubjectReview cl create"),
-            ],
+            &[("tokenreviews", "TokenReview cl create"), ("selfsubjectreviews", "SelfSubjectReview cl create")],
         ),
         (
             "authorization.k8s.io",

@@ -53,7 +53,8 @@ async fn api_344_api_346_api_348_put_replaces_what_is_the_clients() {
     let (code, kept) = admin.put("/api/v1/namespaces/team", &space).await;
     assert_eq!((code, &kept["status"]["phase"]), (200, &json!("Active")), "API-353");
     assert_eq!(kept["spec"]["finalizers"], json!(["kubernetes"]), "API-353");
-    let told = json!({"spec": {"finalizers": ["example.com/x"]}, "status": {"conditions": [{"type": "T", "status": "True"}]}});
+    let told =
+        json!({"spec": {"finalizers": ["example.com/x"]}, "status": {"conditions": [{"type": "T", "status": "True"}]}});
     let (code, kept) = admin.merge("/api/v1/namespaces/team/status", &told).await;
     assert_eq!((code, &kept["spec"]["finalizers"]), (200, &json!(["kubernetes"])), "API-353");
     assert_eq!(kept["status"]["conditions"][0]["type"], "T");

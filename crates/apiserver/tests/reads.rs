@@ -170,7 +170,8 @@ async fn api_131_api_317_a_version_too_old_is_an_error_event() {
     for round in 0..70 {
         fixture.admin.merge(&format!("{PODS}/a"), &json!({"metadata": {"labels": {"n": round.to_string()}}})).await;
     }
-    let (code, status) = fixture.admin.get(&format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
+    let (code, status) =
+        fixture.admin.get(&format!("{PODS}?resourceVersion={version}&resourceVersionMatch=Exact")).await;
     let text = "The resourceVersion for the provided list is too old.";
     assert_eq!((code, &status["reason"], &status["message"]), (410, &json!("Expired"), &json!(text)));
     let mut events = fixture.admin.watch(&format!("{PODS}?watch=1&resourceVersion={version}")).await;

@@ -48,8 +48,7 @@ async fn api_008_api_138_who_comes_too_early_is_asked_to_come_again() {
         let response = get(&fixture.admin, path, &[]).await;
         assert_eq!((response.status().as_u16(), header(&response, "retry-after")), (503, "5"), "{path}");
         let status = json_of(response).await;
-        let text =
-            "the request has been made before all known HTTP paths have been installed, please try again";
+        let text = "the request has been made before all known HTTP paths have been installed, please try again";
         assert_eq!((&status["message"], &status["reason"]), (&json!(text), &json!("ServiceUnavailable")));
         assert_eq!(status["details"], json!({"retryAfterSeconds": 5}));
     }
@@ -380,7 +379,10 @@ async fn api_117_what_is_left_out_is_filled_in_again_and_again() {
     let gone = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": null, "dnsPolicy": null}});
     let (code, patched) = admin.merge(&path, &gone).await;
     assert_eq!((code, &patched["metadata"]["labels"]["a"]), (200, &json!("b")), "{patched}");
-    assert_eq!((&patched["spec"]["restartPolicy"], &patched["spec"]["dnsPolicy"]), (&json!("Always"), &json!("ClusterFirst")));
+    assert_eq!(
+        (&patched["spec"]["restartPolicy"], &patched["spec"]["dnsPolicy"]),
+        (&json!("Always"), &json!("ClusterFirst"))
+    );
     let mut doc = patched.clone();
     doc["spec"].as_object_mut().unwrap().remove("schedulerName");
     let (code, put) = admin.put(&path, &doc).await;

@@ -248,7 +248,8 @@ mod tests {
 
     #[test]
     fn api_140_api_141_api_142_api_143_api_144_api_145_api_146_api_147_api_148_each_reason_has_its_words() {
-        let wrong_type = FieldError { reason: FieldReason::TypeInvalid, ..FieldError::invalid("a", "x", "must be a number") };
+        let wrong_type =
+            FieldError { reason: FieldReason::TypeInvalid, ..FieldError::invalid("a", "x", "must be a number") };
         for (error, expected) in [
             (FieldError::not_found("a.b", "x"), "FieldValueNotFound a.b: Not found: \"x\""),
             (FieldError::required("a", ""), "FieldValueRequired a: Required value"),

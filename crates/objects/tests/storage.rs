@@ -82,7 +82,8 @@ fn api_373_api_374_api_377_what_is_settled_stays() {
     bound["spec"]["volumeName"] = json!("pv");
     assert_eq!(changes(kind, bound.clone(), |claim| claim["spec"]["volumeName"] = json!("other")).len(), 1);
     bound["spec"]["volumeAttributesClassName"] = json!("gold");
-    bound["status"] = json!({"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"});
+    bound["status"] =
+        json!({"phase": "Bound", "capacity": {"storage": "1Gi"}, "currentVolumeAttributesClassName": "gold"});
     let asks = |amount: &'static str| {
         move |claim: &mut Value| claim["spec"]["resources"]["requests"]["storage"] = json!(amount)
     };

@@ -114,7 +114,8 @@ fn settled(doc: &Value, old: &Value) -> Vec<FieldError> {
     let mut lines = Vec::new();
     pod::difference("", before, &new, &mut lines);
     if !lines.is_empty() {
-        let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
+        let detail =
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
         errors.push(FieldError::forbidden("spec", format!("{detail}\n{}", lines.join("\n"))));
     }
     // Less than before only where more was never given: a way back from an

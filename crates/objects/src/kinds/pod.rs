@@ -70,8 +70,8 @@ const COLUMNS: &[Column] = &[
 pub use table::{Cells, cells};
 
 use features::Features;
-pub(super) use validate::{amounts, tolerate};
 pub(super) use update::difference;
+pub(super) use validate::{amounts, tolerate};
 
 struct PodOps;
 

@@ -303,7 +303,10 @@ fn lc_388_api_296_api_297_api_298_api_299_api_300_api_301_init_progress_shows_un
         init(json!([{"name": "i", "state": {"terminated": {"exitCode": 1, "reason": "Error"}}}])),
         "0/3 Init:Error 0"
     );
-    assert_eq!(init(json!([{"name": "i", "state": {"waiting": {"reason": "ErrImagePull"}}}])), "0/3 Init:ErrImagePull 0");
+    assert_eq!(
+        init(json!([{"name": "i", "state": {"waiting": {"reason": "ErrImagePull"}}}])),
+        "0/3 Init:ErrImagePull 0"
+    );
     // A started sidecar counts as ready and the app containers speak.
     let sidecar = json!({"name": "s", "started": true, "ready": true, "state": {"running": {}}});
     assert_eq!(init(json!([done, sidecar])), "1/3 Pending 0");
