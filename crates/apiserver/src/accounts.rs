@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 
 use ambient::Timestamp;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use http::{HeaderMap, StatusCode, header};
 use objects::{FieldError, Kind, kinds};
 use serde_json::{Value, json};
@@ -13,7 +15,7 @@ use crate::api::{Api, Call, RequestBody, rfc3339};
 use crate::auth::{CREDENTIAL, Identity};
 use crate::authz::{Access, Object, Resource};
 use crate::error::{ApiError, KindName, ResourceName};
-use crate::tokens::{Bound, Claims, ISSUER, Subject, Tokens};
+use crate::tokens::{Bound, Claims, ISSUER, KeptClaims, Subject, Tokens};
 use crate::{joining, negotiate, object};
 
 /// API-648.
@@ -228,9 +230,14 @@ pub(crate) async fn identity_of(
     token: &str,
     audiences: &[&str],
 ) -> Result<Option<(Identity, Vec<String>)>, ApiError> {
+    let Some(tokens) = &api.tokens else { return Ok(None) };
     let now = api.clock.now().wall;
-    let claims = api.tokens.as_ref().and_then(|tokens| tokens.read(token, audiences, now));
-    let Some(Claims { subject, jti, aud, .. }) = claims else { return Ok(None) };
+    let Some(Claims { subject, jti, aud, .. }) = tokens.read(token, audiences, now) else {
+        let kept = tokens.read_kept(token).filter(|_| audiences.contains(&ISSUER));
+        let Some(claims) = kept else { return Ok(None) };
+        let identity = kept_identity(api, token, claims).await?;
+        return Ok(identity.map(|identity| (identity, vec![ISSUER.to_owned()])));
+    };
     let Subject { namespace, node, pod, secret, serviceaccount } = subject;
     let here = Some(namespace.as_str());
     let parts = [
@@ -247,11 +254,36 @@ pub(crate) async fn identity_of(
             return Ok(None);
         }
     }
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-    let mut identity = Identity::new(user(&namespace, &serviceaccount.name), groups);
-    identity.uid = serviceaccount.uid;
+    let mut identity = account_identity(&namespace, serviceaccount);
     identity.extra = extra(&jti, pod.as_ref(), node.as_ref());
     Ok(Some((identity, aud)))
+}
+
+/// API-645: a token in a Secret is somebody as long as the Secret holds it.
+async fn kept_identity(api: &Api, token: &str, claims: KeptClaims) -> Result<Option<Identity>, ApiError> {
+    let KeptClaims { namespace, secret, account, account_uid, .. } = claims;
+    let is_going = |doc: &Value| !object::at(doc, &["metadata", "deletionTimestamp"]).is_null();
+    let Some(secret) = fetch(api, "secrets", Some(&namespace), &secret).await?.filter(|doc| !is_going(doc)) else {
+        return Ok(None);
+    };
+    let is_invalid = object::at(&secret, &["metadata", "labels", INVALID_SINCE]).is_string();
+    if is_invalid || object::text(&secret, &["data", "token"]) != BASE64_STANDARD.encode(token) {
+        return Ok(None);
+    }
+    let found = fetch(api, "serviceaccounts", Some(&namespace), &account).await?;
+    let is_same = |doc: &Value| object::text(doc, &["metadata", "uid"]) == account_uid && !is_going(doc);
+    let identity = || account_identity(&namespace, Bound { name: account.clone(), uid: account_uid.clone() });
+    Ok(found.filter(is_same).map(|_| identity()))
+}
+
+/// Put on the Secret of a token that nobody used for a year.
+const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
+
+fn account_identity(namespace: &str, account: Bound) -> Identity {
+    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
+    let mut identity = Identity::new(user(namespace, &account.name), groups);
+    identity.uid = account.uid;
+    identity
 }
 
 async fn lives(

@@ -63,6 +63,25 @@ pub(crate) struct Subject {
     pub(crate) serviceaccount: Bound,
 }
 
+/// Who signs the tokens of Secrets.
+const KEPT_ISSUER: &str = "kubernetes/serviceaccount";
+
+/// What a controller manager writes into Secrets of type
+/// `kubernetes.io/service-account-token`. Without time and audience: it ends
+/// with its Secret.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(crate) struct KeptClaims {
+    iss: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/namespace")]
+    pub(crate) namespace: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/secret.name")]
+    pub(crate) secret: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.name")]
+    pub(crate) account: String,
+    #[serde(rename = "kubernetes.io/serviceaccount/service-account.uid")]
+    pub(crate) account_uid: String,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Bound {
     pub(crate) name: String,
@@ -96,18 +115,28 @@ impl Tokens {
 
     /// The claims of a token of ours that is valid now for one of `audiences`.
     pub(crate) fn read(&self, token: &str, audiences: &[&str], now: Timestamp) -> Option<Claims> {
-        if token.len() > TOKEN_BYTES_MAX {
-            return None;
-        }
-        // Times are compared with the clock of this process's world, below.
-        let mut validation = Validation::new(Algorithm::ES256);
-        validation.required_spec_claims.clear();
-        (validation.validate_exp, validation.validate_aud) = (false, false);
-        let claims = decode::<Claims>(token, &self.verifying, &validation).ok()?.claims;
+        let claims: Claims = self.verified(token)?;
         let second = now.as_second();
         let is_timely = second < claims.exp + LEEWAY_SECONDS && second >= claims.nbf - LEEWAY_SECONDS;
         let is_for_us = claims.aud.iter().any(|audience| audiences.contains(&audience.as_str()));
         (claims.iss == ISSUER && is_timely && is_for_us).then_some(claims)
+    }
+
+    /// The claims of a token that a Secret holds, whenever it was made.
+    pub(crate) fn read_kept(&self, token: &str) -> Option<KeptClaims> {
+        self.verified(token).filter(|claims: &KeptClaims| claims.iss == KEPT_ISSUER)
+    }
+
+    /// Signed by our key; times and audiences are for the caller to compare, with
+    /// the clock of this process's world.
+    fn verified<C: serde::de::DeserializeOwned>(&self, token: &str) -> Option<C> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return None;
+        }
+        let mut validation = Validation::new(Algorithm::ES256);
+        validation.required_spec_claims.clear();
+        (validation.validate_exp, validation.validate_aud) = (false, false);
+        Some(decode::<C>(token, &self.verifying, &validation).ok()?.claims)
     }
 
     /// The key that others may check tokens with.

@@ -16,8 +16,11 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 
 async fn server() -> Fixture {
-    let pair = rcgen::KeyPair::generate().unwrap();
-    let public_der = rcgen::PublicKeyData::subject_public_key_info(&pair);
+    server_with(&rcgen::KeyPair::generate().unwrap()).await
+}
+
+async fn server_with(pair: &rcgen::KeyPair) -> Fixture {
+    let public_der = rcgen::PublicKeyData::subject_public_key_info(pair);
     let signing_key = Some(SigningKey { private_der: pair.serialize_der(), public_der });
     fixture_with(Config { signing_key, advertise: "api.example:6443".into(), ..Config::default() }).await
 }
@@ -226,4 +229,50 @@ async fn api_720_claims_and_volumes_are_protected_and_get_the_default_class() {
     assert!(refused["message"].as_str().unwrap().contains("spec is immutable after creation"), "{refused}");
     let bind = json!({"spec": {"volumeName": "pv"}});
     assert_eq!(server.admin.merge(&format!("{claims}/late"), &bind).await.0, 200);
+}
+
+/// A controller manager writes such tokens into Secrets, signed by our key.
+#[tokio::test]
+async fn api_645_a_token_in_a_secret_is_somebody_as_long_as_it_is_there() {
+    let pair = rcgen::KeyPair::generate().unwrap();
+    let server = server_with(&pair).await;
+    let admin = &server.admin;
+    let (_, account) = admin.get("/api/v1/namespaces/default/serviceaccounts/default").await;
+    let sign = |issuer: &str, uid: &Value| {
+        let claims = json!({
+            "iss": issuer, "sub": "system:serviceaccount:default:default",
+            "kubernetes.io/serviceaccount/namespace": "default",
+            "kubernetes.io/serviceaccount/secret.name": "kept",
+            "kubernetes.io/serviceaccount/service-account.name": "default",
+            "kubernetes.io/serviceaccount/service-account.uid": uid,
+        });
+        let key = jsonwebtoken::EncodingKey::from_ec_der(&pair.serialize_der());
+        jsonwebtoken::encode(&jsonwebtoken::Header::new(jsonwebtoken::Algorithm::ES256), &claims, &key).unwrap()
+    };
+    let token = sign("kubernetes/serviceaccount", &account["metadata"]["uid"]);
+    assert_eq!(call_as(&server, "POST", WHO, &token).await.0, 401, "no Secret holds it");
+    let path = "/api/v1/namespaces/default/secrets/kept";
+    let annotations = json!({"kubernetes.io/service-account.name": "default"});
+    let secret = json!({
+        "metadata": {"name": "kept", "annotations": annotations},
+        "type": "kubernetes.io/service-account-token", "stringData": {"token": token},
+    });
+    assert_eq!(admin.post("/api/v1/namespaces/default/secrets", &secret).await.0, 201);
+    let (code, review) = call_as(&server, "POST", WHO, &token).await;
+    assert_eq!(code, 201, "{review}");
+    assert_eq!(review["status"]["userInfo"]["username"], "system:serviceaccount:default:default");
+    assert_eq!(review["status"]["userInfo"]["uid"], account["metadata"]["uid"]);
+    let hold = |token: &str| json!({"stringData": {"token": token}});
+    for other in
+        [sign("kubernetes/serviceaccount", &json!("of another")), sign("somebody", &account["metadata"]["uid"])]
+    {
+        admin.merge(path, &hold(&other)).await;
+        assert_eq!(call_as(&server, "POST", WHO, &other).await.0, 401);
+        assert_eq!(call_as(&server, "POST", WHO, &token).await.0, 401, "the Secret holds another");
+    }
+    admin.merge(path, &hold(&token)).await;
+    assert_eq!(call_as(&server, "POST", WHO, &token).await.0, 201);
+    let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
+    admin.merge(path, &invalid).await;
+    assert_eq!(call_as(&server, "POST", WHO, &token).await.0, 401, "it was taken back");
 }
