@@ -1,7 +1,7 @@
 //! What must exist before the first request: the initial namespaces, a
 //! `default` service account in each (API-195, API-708), the roles, the
-//! priorities of the system (API-711), and the Service by which pods find this
-//! server.
+//! priorities of the system (API-711), the Service by which pods find this
+//! server, and what servers beside it may believe (API-700).
 
 use std::net::SocketAddrV4;
 
@@ -13,7 +13,7 @@ use store::{Op, WriteError};
 use crate::api::Api;
 use crate::body::WriteOptions;
 use crate::error::ApiError;
-use crate::{authz, namespaces, object, write};
+use crate::{Trust, authz, namespaces, object, write};
 
 pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
     let accounts = kinds::find("", "v1", "serviceaccounts");
@@ -34,7 +34,7 @@ pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
             create(api, kind, None, doc).await?;
         }
     }
-    kubernetes(api).await
+    keep(api).await
 }
 
 fn system_description(class: &str) -> &'static str {
@@ -65,35 +65,47 @@ async fn create(api: &Api, kind: &'static Kind, namespace: Option<&str>, doc: Va
 const NAMESPACE: &str = "default";
 const NAME: &str = "kubernetes";
 const PORT: u16 = 443;
+const SYSTEM: &str = "kube-system";
+const AUTHENTICATION: &str = "extension-apiserver-authentication";
 
-/// Whether this is part of what `kubernetes` makes.
-pub(crate) fn is_ours(kind: &Kind, namespace: Option<&str>, name: &str) -> bool {
-    name == NAME && namespace == Some(NAMESPACE) && matches!(kind.kind, "Service" | "Endpoints" | "EndpointSlice")
+/// Whether this is part of what `keep` makes.
+pub(crate) fn is_kept(kind: &Kind, namespace: Option<&str>, name: &str) -> bool {
+    match kind.kind {
+        "Service" | "Endpoints" | "EndpointSlice" => (namespace, name) == (Some(NAMESPACE), NAME),
+        "ConfigMap" => (namespace, name) == (Some(SYSTEM), AUTHENTICATION),
+        _ => false,
+    }
 }
 
-/// API-195: the Service `kubernetes` and where it leads, made or corrected.
-pub(crate) async fn kubernetes(api: &Api) -> Result<(), ApiError> {
-    let Some(endpoint) = api.config.services.endpoint else { return Ok(()) };
-    let address = api.config.services.api_address().to_string();
-    for (group, plural, doc) in [
-        ("", "services", service(endpoint)),
-        ("", "endpoints", endpoints(endpoint)),
-        ("discovery.k8s.io", "endpointslices", slice(endpoint)),
-    ] {
-        let kind = kinds::find(group, "v1", plural).expect("the kinds table has Services and where they lead");
-        let key = object::key(kind, Some(NAMESPACE), NAME);
-        if api.store.get(&key).await?.is_some() {
-            correct(api, kind, &key, &doc).await?;
-            continue;
-        }
-        let mut doc = doc;
+/// What others find us by and believe us by, made or corrected.
+pub(crate) async fn keep(api: &Api) -> Result<(), ApiError> {
+    // API-195: the Service `kubernetes` and where it leads.
+    if let Some(endpoint) = api.config.services.endpoint {
+        let mut made = service(endpoint);
         // Asked for once; a Service keeps the address it has.
-        if kind.kind == "Service" {
-            doc["spec"]["clusterIP"] = json!(address);
+        if api.store.get(&object::key(kind("", "services"), Some(NAMESPACE), NAME)).await?.is_none() {
+            made["spec"]["clusterIP"] = json!(api.config.services.api_address().to_string());
         }
-        create(api, kind, Some(NAMESPACE), doc).await?;
+        make(api, kind("", "services"), NAMESPACE, made).await?;
+        make(api, kind("", "endpoints"), NAMESPACE, endpoints(endpoint)).await?;
+        make(api, kind("discovery.k8s.io", "endpointslices"), NAMESPACE, slice(endpoint)).await?;
     }
-    Ok(())
+    match &api.config.trust {
+        Some(trust) => make(api, kind("", "configmaps"), SYSTEM, authentication(trust)).await,
+        None => Ok(()),
+    }
+}
+
+fn kind(group: &str, plural: &str) -> &'static Kind {
+    kinds::find(group, "v1", plural).expect("the kinds table has what a server keeps about itself")
+}
+
+async fn make(api: &Api, kind: &'static Kind, namespace: &str, doc: Value) -> Result<(), ApiError> {
+    let key = object::key(kind, Some(namespace), object::text(&doc, &["metadata", "name"]));
+    match api.store.get(&key).await? {
+        Some(_) => correct(api, kind, &key, &doc).await,
+        None => create(api, kind, Some(namespace), doc).await,
+    }
 }
 
 /// Everything but metadata becomes what is wanted.
@@ -147,5 +159,22 @@ fn slice(endpoint: SocketAddrV4) -> Value {
         "addressType": "IPv4",
         "endpoints": [{"addresses": [endpoint.ip().to_string()], "conditions": {"ready": true}}],
         "ports": [{"name": "https", "port": endpoint.port(), "protocol": "TCP"}],
+    })
+}
+
+/// API-700: what servers that ask us about their callers read first: whose
+/// certificates name users, and who may say in headers for whom it speaks. Nobody
+/// has a certificate of the second authority as long as we pass nothing on.
+fn authentication(trust: &Trust) -> Value {
+    json!({
+        "kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": AUTHENTICATION},
+        "data": {
+            "client-ca-file": trust.clients,
+            "requestheader-allowed-names": r#"["front-proxy-client"]"#,
+            "requestheader-client-ca-file": trust.front_proxy,
+            "requestheader-extra-headers-prefix": r#"["X-Remote-Extra-"]"#,
+            "requestheader-group-headers": r#"["X-Remote-Group"]"#,
+            "requestheader-username-headers": r#"["X-Remote-User"]"#,
+        },
     })
 }

@@ -27,9 +27,9 @@ pub(crate) async fn delete(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     if call.kind.plural == "namespaces" && !options.is_dry_run {
         namespaces::drain(api, call.name()).await?;
     }
-    // Pods must not lose their way to this server.
-    if bootstrap::is_ours(call.kind, call.namespace(), call.name()) && !options.is_dry_run {
-        bootstrap::kubernetes(api).await?;
+    // Nobody must lose the way to this server.
+    if bootstrap::is_kept(call.kind, call.namespace(), call.name()) && !options.is_dry_run {
+        bootstrap::keep(api).await?;
     }
     deleted_answer(api, call, &deleted, &options)
 }

@@ -91,8 +91,19 @@ pub struct Config {
     /// Which fields and values objects may have (LC-392).
     pub gates: Gates,
     pub services: ServiceConfig,
+    /// What servers beside us may believe, published for them.
+    pub trust: Option<Trust>,
     /// Where to write who asked for what, if anywhere.
     pub audit: Option<Arc<AuditLog>>,
+}
+
+/// Authorities, as PEM.
+#[derive(Debug, Clone)]
+pub struct Trust {
+    /// Whose certificates name our clients.
+    pub clients: String,
+    /// Whose certificates let a proxy say for whom it speaks.
+    pub front_proxy: String,
 }
 
 /// The server could not make its initial objects.

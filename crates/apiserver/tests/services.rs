@@ -190,3 +190,22 @@ async fn api_343_endpoints_are_on_their_way_out() {
         "{warning}"
     );
 }
+
+#[tokio::test]
+async fn api_700_servers_beside_this_one_learn_whom_to_believe() {
+    let trust = apiserver::Trust { clients: "of clients".to_owned(), front_proxy: "of proxies".to_owned() };
+    let fixture = fixture_with(Config { trust: Some(trust), ..Config::default() }).await;
+    let admin = &fixture.admin;
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let (code, map) = admin.get(path).await;
+    assert_eq!(code, 200, "{map}");
+    assert_eq!(map["data"]["client-ca-file"], "of clients");
+    assert_eq!(map["data"]["requestheader-client-ca-file"], "of proxies");
+    assert_eq!(map["data"]["requestheader-allowed-names"], r#"["front-proxy-client"]"#);
+    // It is put right at the next start, and comes back at once.
+    admin.merge(path, &json!({"data": {"client-ca-file": "of a stranger"}})).await;
+    fixture.api.bootstrap().await.unwrap();
+    assert_eq!(admin.get(path).await.1["data"], map["data"]);
+    assert_eq!(admin.delete(path, &Value::Null).await.0, 200);
+    assert_eq!(admin.get(path).await.1["data"], map["data"]);
+}

@@ -73,6 +73,10 @@ impl Plan<'_> {
             signing_key: Some(pki::signing_key(&places.pki())?),
             gates: self.settings.gates.clone(),
             services: self.door.services.clone(),
+            trust: Some(apiserver::Trust {
+                clients: self.authority.certificate_pem().to_owned(),
+                front_proxy: pki::front_proxy(&places.pki(), self.clock.now().wall)?,
+            }),
             audit: self.audit_log()?,
         };
         let api = ApiServer::new(store, config, self.clock.clone(), self.ids.clone());

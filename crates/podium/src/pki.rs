@@ -47,18 +47,9 @@ pub(crate) struct Subject<'a> {
 impl Authority {
     /// Loads the authority below `dir`, or makes one.
     pub(crate) fn open(dir: &Path, today: Timestamp) -> Result<Self> {
-        make_private_dir(dir)?;
-        let (certificate_path, key_path) = (dir.join("ca.crt"), dir.join("ca.key"));
-        if !certificate_path.exists() {
-            let (certificate, key) = new_authority(today)?;
-            // The key first: a certificate on disk means that both are whole.
-            write_private(&key_path, key.as_bytes())?;
-            write_private(&certificate_path, certificate.as_bytes())?;
-        }
-        let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
-        let certificate_pem = read(&certificate_path)?;
+        let (certificate_pem, key) = authority_files(dir, "ca", today)?;
         let damaged = || format!("{} is damaged: restore it from a backup", dir.display());
-        let key = KeyPair::from_pem(&read(&key_path)?).with_context(damaged)?;
+        let key = KeyPair::from_pem(&key).with_context(damaged)?;
         let issuer = Issuer::from_ca_cert_pem(&certificate_pem, key).with_context(damaged)?;
         let certificate = pem_to_der(&certificate_pem).with_context(damaged)?;
         Ok(Self { certificate_pem, certificate, issuer, today })
@@ -161,10 +152,31 @@ pub(crate) fn signing_key(dir: &Path) -> Result<apiserver::SigningKey> {
     })
 }
 
-fn new_authority(today: Timestamp) -> Result<(String, String)> {
+/// Certificate of the authority, made at the first start, that vouches for
+/// proxies in front of other API servers: never the cluster's own, which signs
+/// for whoever is approved.
+pub(crate) fn front_proxy(dir: &Path, today: Timestamp) -> Result<String> {
+    Ok(authority_files(dir, "front-proxy-ca", today)?.0)
+}
+
+/// Certificate and key of an authority below `dir`, made if there is none.
+fn authority_files(dir: &Path, name: &str, today: Timestamp) -> Result<(String, String)> {
+    make_private_dir(dir)?;
+    let (certificate_path, key_path) = (dir.join(format!("{name}.crt")), dir.join(format!("{name}.key")));
+    if !certificate_path.exists() {
+        let (certificate, key) = new_authority(&format!("podium-{name}"), today)?;
+        // The key first: a certificate on disk means that both are whole.
+        write_private(&key_path, key.as_bytes())?;
+        write_private(&certificate_path, certificate.as_bytes())?;
+    }
+    let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
+    Ok((read(&certificate_path)?, read(&key_path)?))
+}
+
+fn new_authority(name: &str, today: Timestamp) -> Result<(String, String)> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, "podium-ca");
+    params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
     set_validity(&mut params, today, CA_YEARS);
@@ -229,5 +241,8 @@ mod tests {
         let leaf = again.server(&subject, &["localhost".into()], &["127.0.0.1".parse().unwrap()]).unwrap();
         first.server_config(&leaf, &["h2"]).unwrap();
         first.client_config(&again.client(&subject).unwrap()).unwrap();
+        let proxy = front_proxy(dir.path(), today).unwrap();
+        assert_eq!(front_proxy(dir.path(), today).unwrap(), proxy);
+        assert_ne!(first.certificate_pem(), proxy);
     }
 }
