@@ -31,7 +31,7 @@ use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::{
-    Config, accounts, body, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy, read,
+    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy, read,
     reviews, scale, stream, write,
 };
 
@@ -267,11 +267,13 @@ impl Api {
         let upgrade = parts.extensions.remove();
         let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
         let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings };
-        if !call.kind.ops.is_stored() {
-            let is_question = verb == Verb::Create && call.path.name.is_none();
-            return if is_question { self.review(&mut call, body).await } else { Err(ApiError::MethodNotAllowed) };
+        if !call.kind.ops.verbs().contains(&verb.as_str()) && call.path.subresource.is_none() {
+            return Err(ApiError::MethodNotAllowed);
         }
         call.warnings.extend(deprecation(kind));
+        if !call.kind.ops.is_stored() {
+            return self.ask(verb, &mut call, body).await;
+        }
         let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
         if is_token && verb == Verb::Create {
             return accounts::request_token(self, &call, body).await;
@@ -281,8 +283,13 @@ impl Api {
         Ok(response)
     }
 
-    async fn review(&self, call: &mut Call, body: RequestBody) -> Answer {
-        let mut response = reviews::answer(self, call, body).await?;
+    /// Kinds that are answered and never stored.
+    async fn ask(&self, verb: Verb, call: &mut Call, body: RequestBody) -> Answer {
+        let mut response = match (verb, &call.path.name) {
+            (Verb::Get | Verb::List, _) => components::answer(self, call).await?,
+            (Verb::Create, None) => reviews::answer(self, call, body).await?,
+            _ => return Err(ApiError::MethodNotAllowed),
+        };
         answer::add_warnings(response.headers_mut(), &call.warnings);
         Ok(response)
     }
@@ -335,10 +342,7 @@ impl Api {
             // API-083, API-084: what most of kubectl's verbs come down to.
             Verb::Patch if call.path.name.is_some() => write::patch(self, call, body, write::Part::Main).await,
             Verb::Delete => delete::delete(self, call, body).await,
-            // API-115.
-            Verb::DeleteCollection if call.kind.plural != "namespaces" => {
-                delete::delete_collection(self, call, body).await
-            }
+            Verb::DeleteCollection => delete::delete_collection(self, call, body).await,
             _ => Err(ApiError::MethodNotAllowed),
         }
     }
@@ -433,6 +437,10 @@ fn is_across_namespaces(kind: &Kind, path: &ResourcePath) -> bool {
 
 /// API-343: what is said with every use of a kind that is on its way out.
 fn deprecation(kind: &Kind) -> Option<String> {
-    let is_old = kind.group.is_empty() && kind.kind == "Endpoints";
-    is_old.then(|| "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned())
+    let text = match (kind.group, kind.kind) {
+        ("", "Endpoints") => "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }

@@ -114,7 +114,7 @@ fn resources(group: &str, version: &str) -> Value {
     for kind in kinds::ALL.iter().filter(|kind| kind.group == group && kind.version == version) {
         let mut entry = json!({
             "name": kind.plural, "singularName": kind.singular, "namespaced": kind.is_namespaced(),
-            "kind": kind.kind, "verbs": verbs(kind),
+            "kind": kind.kind, "verbs": kind.ops.verbs(),
         });
         if !kind.short_names.is_empty() {
             entry["shortNames"] = json!(kind.short_names);
@@ -141,15 +141,6 @@ fn resources(group: &str, version: &str) -> Value {
     }
     let group_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": list})
-}
-
-/// API-115.
-pub(crate) fn verbs(kind: &Kind) -> Vec<&'static str> {
-    if !kind.ops.is_stored() {
-        return vec!["create"];
-    }
-    let all = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
-    all.into_iter().filter(|verb| *verb != "deletecollection" || kind.plural != "namespaces").collect()
 }
 
 /// Kind and verbs of a subresource.
@@ -284,7 +275,7 @@ fn resource_item(kind: &Kind) -> Value {
     let mut item = json!({
         "resource": kind.plural, "responseKind": own(kind.kind),
         "scope": if kind.is_namespaced() { "Namespaced" } else { "Cluster" },
-        "singularResource": kind.singular, "verbs": verbs(kind),
+        "singularResource": kind.singular, "verbs": kind.ops.verbs(),
     });
     if !kind.short_names.is_empty() {
         item["shortNames"] = json!(kind.short_names);

@@ -26,6 +26,7 @@ mod authz;
 mod body;
 mod bootstrap;
 mod certificates;
+mod components;
 mod connect;
 mod delete;
 mod deletion;

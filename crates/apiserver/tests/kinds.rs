@@ -218,3 +218,29 @@ async fn api_640_a_bootstrap_token_lets_a_machine_ask() {
     let response = send("abcdef.0123456789abcdef", "GET", "/api/v1/nodes", &json!(null)).await;
     assert_eq!(response.status(), 403, "it may ask, and nothing else");
 }
+
+#[tokio::test]
+async fn api_044_the_store_is_the_one_part_that_is_known() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let (code, list) = admin.get("/api/v1/componentstatuses").await;
+    let store = json!({"metadata": {"name": "etcd-0"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]});
+    assert_eq!((code, &list["kind"]), (200, &json!("ComponentStatusList")));
+    assert_eq!(list["items"], json!([store]));
+    let (code, one) = admin.get("/api/v1/componentstatuses/etcd-0").await;
+    assert_eq!((code, &one["kind"], &one["conditions"]), (200, &json!("ComponentStatus"), &store["conditions"]));
+    let (code, status) = admin.get("/api/v1/componentstatuses/scheduler").await;
+    assert_eq!((code, &status["message"]), (404, &json!("componentstatus \"scheduler\" not found")));
+    assert_eq!(admin.get("/api/v1/componentstatuses?labelSelector=a%3Db").await.1["items"], json!([]));
+    let response = admin.get_as("/api/v1/componentstatuses", "application/json;as=Table;v=v1;g=meta.k8s.io").await;
+    assert_eq!(response.headers()["warning"], "299 - \"v1 ComponentStatus is deprecated in v1.19+\"");
+    assert_eq!(fixture::json_of(response).await["rows"][0]["cells"], json!(["etcd-0", "Healthy", "ok", ""]));
+    assert_eq!(admin.post("/api/v1/componentstatuses", &store).await.0, 405);
+    assert_eq!(admin.get("/api/v1/componentstatuses?watch=true").await.0, 405);
+    assert_eq!(admin.delete("/api/v1/componentstatuses", &Value::Null).await.0, 405);
+    let (_, core) = admin.get("/api/v1").await;
+    let entry = core["resources"].as_array().unwrap().iter().find(|entry| entry["name"] == "componentstatuses");
+    let expected = json!({"name": "componentstatuses", "singularName": "componentstatus", "namespaced": false,
+        "kind": "ComponentStatus", "verbs": ["get", "list"], "shortNames": ["cs"]});
+    assert_eq!(entry, Some(&expected));
+}

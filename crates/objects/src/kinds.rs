@@ -13,6 +13,7 @@ use crate::{doc, meta, printing};
 
 mod addresses;
 pub mod certificate_request;
+pub mod component_status;
 pub mod config_map;
 pub mod controller_revision;
 pub mod cron_job;
@@ -55,6 +56,7 @@ mod workload;
 
 /// Every served kind, in discovery order.
 pub static ALL: &[&Kind] = &[
+    &component_status::KIND,
     &config_map::KIND,
     &endpoints::KIND,
     &event::KIND,
@@ -309,6 +311,11 @@ pub trait KindOps: Sync {
     /// Whether `generation` is kept (API-178).
     fn has_generation(&self) -> bool {
         false
+    }
+
+    /// What can be done with objects of the kind (API-115).
+    fn verbs(&self) -> &'static [&'static str] {
+        &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
     }
 
     /// Whether there are objects of the kind: some are only asked and answered.

@@ -144,7 +144,7 @@ impl Resource<'_> {
         } else {
             format!("{}/{}", self.root, kind.plural)
         };
-        let verbs = discovery::verbs(kind);
+        let verbs = kind.ops.verbs();
         let operations = |wanted: &[&str]| -> Vec<Operation> {
             let served = wanted.iter().filter(|verb| verbs.contains(*verb));
             served.filter_map(|verb| self.operation(verb, kind.kind, None)).collect()
@@ -154,7 +154,7 @@ impl Resource<'_> {
             parameters: [&scope[..], &[PRETTY]].concat(),
             operations: operations(&["list", "create", "deletecollection"]),
         }];
-        if kind.ops.is_stored() {
+        if verbs.contains(&"get") {
             items.push(PathItem {
                 path: format!("{collection}/{{name}}"),
                 parameters: [&[PATH_NAME], &scope[..], &[PRETTY]].concat(),

@@ -37,7 +37,7 @@ impl Schemas {
             let own = kind.ops.schema().name();
             let mut schema = raw.remove(own.as_ref()).unwrap_or_default();
             schema["x-kubernetes-group-version-kind"] = json!([group_version_kind(kind, kind.kind)]);
-            if kind.ops.is_stored() {
+            if kind.ops.verbs().contains(&"list") {
                 raw.insert(format!("{own}List"), list(kind, &own, &schema));
             }
             raw.insert(own.into_owned(), schema);

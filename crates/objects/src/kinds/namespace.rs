@@ -40,6 +40,11 @@ impl KindOps for NamespaceOps {
         NameFormat::Label
     }
 
+    /// API-115: nobody deletes them all at once.
+    fn verbs(&self) -> &'static [&'static str] {
+        &["create", "delete", "get", "list", "patch", "update", "watch"]
+    }
+
     fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
         meta::prepare_create(doc, false);
         name_label(doc);

@@ -83,4 +83,8 @@ impl<T: DeserializeOwned + Serialize + JsonSchema + 'static> KindOps for Review<
     fn is_stored(&self) -> bool {
         false
     }
+
+    fn verbs(&self) -> &'static [&'static str] {
+        &["create"]
+    }
 }

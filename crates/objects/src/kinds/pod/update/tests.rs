@@ -103,7 +103,7 @@ fn api_588_589_gates_go_and_the_node_selector_grows() {
 }
 
 #[test]
-fn api_590_everything_else_is_forbidden_with_a_difference() {
+fn api_361_api_590_everything_else_is_forbidden_with_a_difference() {
     change(
         plain(),
         |pod| {
