@@ -31,8 +31,8 @@ use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::{
-    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy, read,
-    reviews, scale, stream, write,
+    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy,
+    read, reviews, scale, stream, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;

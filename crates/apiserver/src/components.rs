@@ -8,8 +8,8 @@ use crate::answer::{self, Answer};
 use crate::api::{Api, Call};
 use crate::error::{ApiError, ResourceName};
 use crate::negotiate::Form;
-use crate::table::{self, Columns};
 use crate::read;
+use crate::table::{self, Columns};
 
 const STORE: &str = "etcd-0";
 
@@ -18,7 +18,9 @@ pub(crate) async fn answer(api: &Api, call: &Call) -> Answer {
     let doc = store(api, call).await;
     match call.path.name.as_deref() {
         Some(STORE) => Ok(read::shaped(api, call, form, StatusCode::OK, &doc)),
-        Some(name) => Err(ApiError::NotFound { resource: ResourceName::core("componentstatus"), name: name.to_owned() }),
+        Some(name) => {
+            Err(ApiError::NotFound { resource: ResourceName::core("componentstatus"), name: name.to_owned() })
+        }
         None => list(api, call, form, doc),
     }
 }
@@ -36,9 +38,7 @@ fn list(api: &Api, call: &Call, form: Form, doc: Value) -> Answer {
     let is_wanted = selection.fields.matches(&call.kind.ops.fields(&doc)) && selection.labels.matches_with(|_| None);
     let docs: Vec<Value> = if is_wanted { vec![doc] } else { Vec::new() };
     let list = match form {
-        Form::Table(include) => {
-            table::table(call.kind, &docs, include, Columns::Shown, json!({}), api.clock.now())
-        }
+        Form::Table(include) => table::table(call.kind, &docs, include, Columns::Shown, json!({}), api.clock.now()),
         Form::Metadata => {
             let items: Vec<Value> = docs.iter().map(table::partial).collect();
             json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": items})

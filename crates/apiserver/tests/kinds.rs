@@ -224,7 +224,8 @@ async fn api_044_the_store_is_the_one_part_that_is_known() {
     let fixture = fixture().await;
     let admin = &fixture.admin;
     let (code, list) = admin.get("/api/v1/componentstatuses").await;
-    let store = json!({"metadata": {"name": "etcd-0"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]});
+    let store =
+        json!({"metadata": {"name": "etcd-0"}, "conditions": [{"type": "Healthy", "status": "True", "message": "ok"}]});
     assert_eq!((code, &list["kind"]), (200, &json!("ComponentStatusList")));
     assert_eq!(list["items"], json!([store]));
     let (code, one) = admin.get("/api/v1/componentstatuses/etcd-0").await;
