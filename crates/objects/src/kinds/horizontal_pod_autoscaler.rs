@@ -69,13 +69,16 @@ fn cells(doc: &Value) -> Vec<Value> {
     ]
 }
 
+/// How busy the processor should be when nobody says what to measure.
+const PROCESSOR_PERCENT: i64 = 80;
+
 /// One pod at least; four fifths of the requested processor time; and rules
 /// that are half said are completed.
 fn defaults(doc: &mut Value) {
     let spec = object(doc, "spec");
     set_default(spec, "minReplicas", 1);
     if spec.get("metrics").is_none() {
-        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let target = json!({"type": "Utilization", "averageUtilization": PROCESSOR_PERCENT});
         spec.insert("metrics".to_owned(), json!([{"type": "Resource", "resource": {"name": "cpu", "target": target}}]));
     }
     if let Some(behavior) = spec.get_mut("behavior") {

@@ -17,9 +17,7 @@ static VIEW: View = View { of: &super::KIND, to_stored, from_stored };
 
 static OPS: Plain = Plain {
     view: Some(&VIEW),
-    default: |doc| {
-        set_default(object(doc, "spec"), "minReplicas", 1);
-    },
+    default: defaults,
     first_status: || json!({"currentReplicas": 0, "desiredReplicas": 0}),
     check: |errors, doc| validate::spec(errors, &stored(doc)),
     check_update: |errors, doc, _| validate::spec(errors, &stored(doc)),
@@ -39,6 +37,16 @@ const PROCESSOR: [(&str, &str, &str, &str); 2] = [
     ("spec", "metrics", "target", "targetCPUUtilizationPercentage"),
     ("status", "currentMetrics", "current", "currentCPUUtilizationPercentage"),
 ];
+
+fn defaults(doc: &mut Value) {
+    let (_, _, metrics) = CARRIED[0];
+    let measures_something = at(doc, "metadata.annotations").get(metrics).is_some();
+    let spec = object(doc, "spec");
+    set_default(spec, "minReplicas", 1);
+    if !measures_something {
+        set_default(spec, "targetCPUUtilizationPercentage", super::PROCESSOR_PERCENT);
+    }
+}
 
 fn stored(doc: &Value) -> Value {
     let mut doc = doc.clone();
@@ -126,6 +134,19 @@ mod tests {
         to_stored(&mut again);
         assert_eq!(again["spec"]["metrics"], new["spec"]["metrics"]);
         assert_eq!((&again["spec"]["behavior"], &again["metadata"]), (&new["spec"]["behavior"], &new["metadata"]));
+    }
+
+    #[test]
+    fn api_060_the_processor_is_measured_when_nothing_is_said() {
+        let spec = |annotations: Value| {
+            let mut doc = json!({"apiVersion": "autoscaling/v1", "kind": "HorizontalPodAutoscaler",
+                "metadata": {"name": "a", "annotations": annotations}, "spec": {"maxReplicas": 3}});
+            KIND.ops.default(&mut doc);
+            doc["spec"].clone()
+        };
+        assert_eq!(spec(json!({}))["targetCPUUtilizationPercentage"], 80);
+        let memory = json!({"autoscaling.alpha.kubernetes.io/metrics": "[]"});
+        assert_eq!(spec(memory).get("targetCPUUtilizationPercentage"), None);
     }
 
     #[test]
