@@ -9,6 +9,7 @@ use std::time::Duration;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -23,6 +24,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 /// After the end was announced, requests under way get this long.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// After so long without a sign of life a connection ends.
+const VANISHED_AFTER: Duration = Duration::from_secs(60);
 /// One connection may carry hundreds of watches (API-001).
 const STREAMS_PER_CONNECTION_MAX: u32 = 1000;
 
@@ -74,10 +77,21 @@ fn with_alpn(tls: Arc<rustls::ServerConfig>) -> Arc<rustls::ServerConfig> {
     Arc::new(tls)
 }
 
-async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream, peer: IpAddr) {
+/// Who vanished without a word, or takes nothing any more, does not keep its
+/// place for ever: the kernel asks now and then and gives up.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
     // Watch events are small and must not wait for more.
-    if let Err(error) = socket.set_nodelay(true) {
-        tracing::debug!(%error, "nodelay could not be set");
+    socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, VANISHED_AFTER / 2)?;
+    sockopt::set_tcp_keepintvl(socket, VANISHED_AFTER / 6)?;
+    sockopt::set_tcp_user_timeout(socket, u32::try_from(VANISHED_AFTER.as_millis()).unwrap_or(u32::MAX))?;
+    Ok(())
+}
+
+async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream, peer: IpAddr) {
+    if let Err(error) = prepare(&socket) {
+        tracing::debug!(%error, "the options of a connection could not be set");
     }
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await {
         Ok(Ok(stream)) => stream,
@@ -105,5 +119,22 @@ async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream, pee
     };
     if let Err(error) = result {
         tracing::debug!(error, "a connection ended early");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn api_001_who_vanishes_without_a_word_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
+        let client = TcpStream::connect(listener.local_addr().expect("bound"));
+        let (socket, _) = tokio::join!(listener.accept(), client).0.expect("connected");
+        prepare(&socket).expect("options of Linux");
+        assert!(socket.nodelay().expect("readable"));
+        assert!(sockopt::socket_keepalive(&socket).expect("readable"));
+        assert_eq!(sockopt::tcp_keepidle(&socket), Ok(Duration::from_secs(30)));
+        assert_eq!(sockopt::tcp_user_timeout(&socket), Ok(60_000));
     }
 }
