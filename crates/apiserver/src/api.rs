@@ -375,15 +375,9 @@ impl Api {
 
     /// API-005: the whole body, if it is not too large.
     pub(crate) async fn collect(&self, body: RequestBody) -> Result<Bytes, ApiError> {
-        let limited = http_body_util::Limited::new(body, BODY_BYTES_MAX);
-        let collected = tokio::time::timeout(BODY_TIMEOUT, limited.collect()).await;
-        let late = |_| ApiError::BadRequest("the body did not arrive in time".to_owned());
-        match collected.map_err(late)? {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}")))
-            }
-            Err(error) => Err(ApiError::BadRequest(format!("the body could not be read: {error}"))),
+        match tokio::time::timeout(BODY_TIMEOUT, whole(body)).await {
+            Ok(collected) => collected,
+            Err(_) => Err(ApiError::BadRequest("the body did not arrive in time".to_owned())),
         }
     }
 
@@ -391,6 +385,28 @@ impl Api {
     pub(crate) fn timestamp(&self) -> String {
         rfc3339(self.clock.now().wall)
     }
+}
+
+/// What is too large is still read, up to a point: clients that are busy
+/// sending may not see an answer that comes before they are done.
+async fn whole(mut body: RequestBody) -> Result<Bytes, ApiError> {
+    let (mut collected, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::BadRequest(format!("the body could not be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > DISCARDED_BYTES_MAX {
+            break;
+        } else if length > BODY_BYTES_MAX {
+            collected = Vec::new();
+        } else {
+            collected.extend_from_slice(&data);
+        }
+    }
+    if length > BODY_BYTES_MAX {
+        return Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}")));
+    }
+    Ok(collected.into())
 }
 
 /// API-102: UTC with seconds.
@@ -403,6 +419,7 @@ pub(crate) const STREAMING: &str = "x-podium-streaming";
 
 /// API-005.
 const BODY_BYTES_MAX: usize = 3 << 20;
+const DISCARDED_BYTES_MAX: usize = 10 * BODY_BYTES_MAX;
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);

@@ -22,6 +22,8 @@ use crate::service::Service;
 const CONNECTIONS_MAX: usize = 4096;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
+/// Tokens and the groups of impersonated users take space.
+const HEADERS_BYTES_MAX: u32 = 1 << 20;
 /// After the end was announced, requests under way get this long.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
 /// After so long without a sign of life a connection ends.
@@ -106,7 +108,11 @@ async fn connection(api: Arc<Api>, acceptor: TlsAcceptor, socket: TcpStream, pee
     let service = Service { api, from, agent: None };
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADERS_TIMEOUT);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_PER_CONNECTION_MAX);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_PER_CONNECTION_MAX)
+        .max_header_list_size(HEADERS_BYTES_MAX);
     let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut served = std::pin::pin!(served);
     let result = tokio::select! {

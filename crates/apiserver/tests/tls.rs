@@ -100,8 +100,18 @@ async fn api_001_http2_is_chosen_by_alpn() {
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
     tokio::spawn(connection);
     let uri = format!("https://{}/api/v1/namespaces/default", cluster.address);
-    let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+    let request = Request::get(uri).body(Full::default()).unwrap();
     assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+    // Long headers are no reason to end the connection, nor are large bodies: the answer arrives.
+    let uri = format!("https://{}/api/v1/namespaces", cluster.address);
+    let request = Request::get(&uri).header("x-long", "a".repeat(100_000)).body(Full::default()).unwrap();
+    assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+    let large = Full::new(Bytes::from(vec![b'a'; 8 << 20]));
+    let request = Request::post(&uri).header("content-type", "application/json").body(large).unwrap();
+    let refused = sender.send_request(request).await.unwrap();
+    assert_eq!(refused.status(), 413);
+    let body = refused.into_body().collect().await.unwrap().to_bytes();
+    assert!(String::from_utf8_lossy(&body).contains("limit is 3145728"), "API-005: {body:?}");
 }
 
 #[tokio::test]
