@@ -221,7 +221,14 @@ pub(crate) async fn delete_collection(api: &Api, call: &Call, body: RequestBody)
     for entry in &page.entries {
         let doc = object::document(entry);
         match delete_object(api, call.kind, call.namespace(), object::name(&doc), &options).await {
-            Ok(deleted) => items.push(deleted.doc),
+            Ok(mut deleted) => {
+                // API-200: what they are says the list.
+                if let Some(doc) = deleted.doc.as_object_mut() {
+                    doc.shift_remove("kind");
+                    doc.shift_remove("apiVersion");
+                }
+                items.push(deleted.doc);
+            }
             Err(ApiError::NotFound { .. }) => {}
             Err(error) => return Err(error),
         }

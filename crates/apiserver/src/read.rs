@@ -138,6 +138,7 @@ impl ListOptions {
         let version = query.text("resourceVersion");
         let matching = query.text("resourceVersionMatch");
         let limit = query.number("limit")?.and_then(|limit| usize::try_from(limit).ok()).filter(|limit| *limit > 0);
+        query.number("timeoutSeconds")?;
         let token = query.text("continue");
         check_combination(version, matching, token, query.flag("sendInitialEvents"))?;
         if let Some(token) = token {

@@ -165,10 +165,14 @@ pub(crate) fn is_deleting(doc: &Value) -> bool {
     !object::at(doc, &["metadata", "deletionTimestamp"]).is_null()
 }
 
-/// API-157: an empty namespace is the request's; another one is an error.
+/// API-157: an empty namespace is the request's; another one is an error, but
+/// for what has none: manifests that say one anyway are common.
 fn place_in_namespace(doc: &mut Value, namespace: Option<&str>) -> Result<(), ApiError> {
-    let Some(namespace) = namespace else { return Ok(()) };
     let metadata = object::metadata_mut(doc);
+    let Some(namespace) = namespace else {
+        metadata.shift_remove("namespace");
+        return Ok(());
+    };
     match metadata.get("namespace").and_then(Value::as_str).unwrap_or_default() {
         "" => {
             metadata.insert("namespace".to_owned(), json!(namespace));
@@ -185,7 +189,15 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part:
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
     let bytes = api.collect(body).await?;
-    let doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
+    let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
+    place_in_namespace(&mut doc, call.namespace())?;
+    if object::name(&doc).is_empty() {
+        let name = call.name();
+        return Err(ApiError::BadRequest(format!(
+            "the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        )));
+    }
+    check_name(&doc, call.name())?;
     update(api, call, &Source::Replace(doc), part, &options).await
 }
 
@@ -336,16 +348,8 @@ pub(crate) fn check_name(doc: &Value, name: &str) -> Result<(), ApiError> {
 /// Name, namespace, uid and version must fit the stored object (API-123,
 /// API-159, API-347).
 fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> Result<(), ApiError> {
+    place_in_namespace(doc, call.namespace())?;
     check_name(doc, call.name())?;
-    let given = object::text(doc, &["metadata", "namespace"]);
-    if let Some(namespace) = call.namespace()
-        && !given.is_empty()
-        && given != namespace
-    {
-        return Err(ApiError::BadRequest(format!(
-            "the namespace of the object ({given}) does not match the namespace on the request ({namespace})"
-        )));
-    }
     let conflict =
         |detail| ApiError::Conflict { resource: ResourceName::of(call.kind), name: call.name().to_owned(), detail };
     let (sent, stored) = (object::text(doc, &["metadata", "uid"]), object::text(old, &["metadata", "uid"]));
@@ -364,11 +368,7 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
     if !version.is_empty() && version != "0" && version != entry.modified.to_string() {
         return Err(ApiError::conflict(call.kind, call.name()));
     }
-    let metadata = object::metadata_mut(doc);
-    metadata.insert("name".to_owned(), json!(call.name()));
-    if let Some(namespace) = call.namespace() {
-        metadata.insert("namespace".to_owned(), json!(namespace));
-    }
+    object::metadata_mut(doc).insert("name".to_owned(), json!(call.name()));
     Ok(())
 }
 
@@ -397,10 +397,8 @@ pub(crate) async fn prepare(
             kind.ops.validate_part(part, &doc, old, gates)
         }
         Part::Finalize => {
-            let spec = doc.get("spec").cloned().unwrap_or_else(|| json!({}));
-            doc = old.clone();
-            doc["spec"] = spec;
-            Vec::new()
+            kind.ops.prepare_finalize(&mut doc, old, gates);
+            kind.ops.validate_update(&doc, old, gates)
         }
     };
     if kind.kind == CERTIFICATE_REQUEST {

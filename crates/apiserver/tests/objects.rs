@@ -327,6 +327,7 @@ async fn api_152_api_386_collections_are_deleted_by_selector() {
     let (code, list) = fixture.admin.delete(&path, &Value::Null).await;
     assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 2));
     assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("ConfigMapList"), &json!("v1")));
+    assert_eq!((list["items"][0].get("kind"), &list["items"][0]["metadata"]["name"]), (None, &json!("a")));
     let (_, rest) = fixture.admin.get(MAPS).await;
     assert_eq!(rest["items"].as_array().unwrap().len(), 1);
 }

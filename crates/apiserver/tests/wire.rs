@@ -335,8 +335,10 @@ async fn api_110_api_113_queries_are_read_generously() {
         let is_stream = header(&response, "transfer-encoding") == "chunked" || !has_items(response, is_watch).await;
         assert_eq!(is_stream, is_watch, "{query}");
     }
-    let (code, status) = admin.get(&format!("{MAPS}?limit=many")).await;
-    assert_eq!((code, &status["reason"]), (400, &json!("BadRequest")), "{status}");
+    for query in ["limit=many", "timeoutSeconds=long"] {
+        let (code, status) = admin.get(&format!("{MAPS}?{query}")).await;
+        assert_eq!((code, &status["reason"]), (400, &json!("BadRequest")), "{status}");
+    }
 }
 
 /// Whether it is a list; streams are not read to their end.

@@ -32,8 +32,12 @@ pub fn prepare_update(doc: &mut Value, old: &Value, generation: bool) {
     let changed = generation && doc.get("spec") != old.get("spec");
     let meta = object(doc, "metadata");
     meta.shift_remove("selfLink");
-    for key in ["creationTimestamp", "deletionTimestamp", "generation"] {
+    for key in ["creationTimestamp", "generation"] {
         keep(meta, old_meta, key);
+    }
+    // Nobody takes it back, and nobody but the server sets it.
+    if old_meta.get("deletionTimestamp").is_some_and(|time| !time.is_null()) {
+        keep(meta, old_meta, "deletionTimestamp");
     }
     for key in ["uid", "namespace", "name", "deletionGracePeriodSeconds"] {
         if meta.get(key).is_none_or(|value| value.is_null() || value == "") {
