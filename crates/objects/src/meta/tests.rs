@@ -48,11 +48,18 @@ fn api_157_create_clears_what_the_server_owns() {
 
 #[test]
 fn api_158_update_takes_server_owned_fields_from_the_stored_object() {
-    let old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t", "generation": 4},
-        "spec": {"x": 1}});
-    let mut doc = json!({"metadata": {"name": "a", "generation": 9, "deletionTimestamp": "now"}, "spec": {"x": 1}});
+    let mut old = json!({"metadata": {"name": "a", "namespace": "n", "uid": "u", "creationTimestamp": "t",
+        "deletionTimestamp": "then", "generation": 4}, "spec": {"x": 1}});
+    let sent = json!({"metadata": {"name": "a", "generation": 9, "deletionTimestamp": "now"}, "spec": {"x": 1}});
+    let mut doc = sent.clone();
     prepare_update(&mut doc, &old, true);
     assert_eq!(doc, old);
+    // Where there is none it is not forgotten that one was sent.
+    old["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+    let mut doc = sent;
+    prepare_update(&mut doc, &old, true);
+    let errors: Vec<String> = validate_update(&doc, &old).iter().map(ToString::to_string).collect();
+    assert_eq!(errors, ["metadata.deletionTimestamp: Invalid value: \"now\": field is immutable"]);
 }
 
 #[test]
