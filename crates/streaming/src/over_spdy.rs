@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use crate::command::{Client, Ends, PIECES_MAX, Said, Told, sizes};
 use crate::spdy::{self, Gone, Outgoing, Stream};
 
-/// What a client may take to open its streams, as upstream's server waits.
+/// API-635: what a client may take to open its streams, as upstream's server waits.
 const OPENING_MAX: Duration = Duration::from_secs(30);
 
 /// How long a client may take to close when all is said.

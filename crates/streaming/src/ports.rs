@@ -1,4 +1,4 @@
-//! Forwarded ports: pairs of streams, one for data and one for what went
+//! Forwarded ports (API-636): pairs of streams, one for data and one for what went
 //! wrong, over SPDY or over SPDY inside a WebSocket.
 
 use std::collections::BTreeMap;

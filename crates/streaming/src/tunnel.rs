@@ -1,4 +1,4 @@
-//! Bytes inside a WebSocket: how newer clients bring SPDY through proxies that
+//! Bytes inside a WebSocket (API-637): how newer clients bring SPDY through proxies that
 //! do not know it.
 
 use std::future::Future;
@@ -48,4 +48,29 @@ where
         let _ = sink.close().await;
     };
     tokio::join!(into, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_tungstenite::tungstenite::protocol::Role;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn api_637_messages_are_pieces_of_one_stream_of_bytes() {
+        let (near, far) = duplex(AHEAD_BYTES);
+        let (mut bytes, carrying) = open(crate::websocket::accept(far).await);
+        tokio::spawn(carrying);
+        let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        for piece in ["\u{1}ab", "", "c"] {
+            client.send(Message::binary(piece.as_bytes().to_vec())).await.unwrap();
+        }
+        let mut read = [0; 4];
+        bytes.read_exact(&mut read).await.unwrap();
+        assert_eq!(&read, b"\x01abc");
+        bytes.write_all(b"back").await.unwrap();
+        assert_eq!(client.next().await.unwrap().unwrap(), Message::binary(b"back".to_vec()));
+        drop(bytes);
+        assert!(matches!(client.next().await, Some(Ok(Message::Close(_)))));
+    }
 }

@@ -38,14 +38,20 @@ enum Carrier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
     V4,
+    /// The same in texts, for clients that can not send bytes.
+    V4Base64,
     /// Also says when a stream ends.
     V5,
     /// SPDY inside.
     Tunnel,
 }
 
-/// Best first, of what clients offer (API-105, API-107). Over SPDY, streams end by themselves: there is no newer one.
-const COMMANDS: [(&str, Version); 2] = [("v5.channel.k8s.io", Version::V5), ("v4.channel.k8s.io", Version::V4)];
+/// API-626: best first, of what clients offer (API-105, API-107). Over SPDY, streams end by themselves: there is no newer one.
+const COMMANDS: [(&str, Version); 3] = [
+    ("v5.channel.k8s.io", Version::V5),
+    ("v4.channel.k8s.io", Version::V4),
+    ("v4.base64.channel.k8s.io", Version::V4Base64),
+];
 const COMMANDS_SPDY: &str = "v4.channel.k8s.io";
 const PORTS: [(&str, Version); 2] =
     [("SPDY/3.1+portforward.k8s.io", Version::Tunnel), ("v4.channel.k8s.io", Version::V4)];
@@ -138,7 +144,7 @@ impl PortsUpgrade {
     pub fn ports<B>(request: &mut Request<B>) -> Result<(Self, Response<()>), Refusal> {
         let (carrier, response) = negotiate(request.headers(), &PORTS, PORTS_SPDY)?;
         let ports = match carrier {
-            Carrier::WebSocket(Version::V4 | Version::V5) => ports_of(request.uri().query().unwrap_or_default())?,
+            Carrier::WebSocket(Version::V4 | Version::V4Base64 | Version::V5) => ports_of(request.uri().query().unwrap_or_default())?,
             Carrier::WebSocket(Version::Tunnel) | Carrier::Spdy => Vec::new(),
         };
         Ok((Self { on: hyper::upgrade::on(request), carrier, ports }, response))
@@ -158,7 +164,7 @@ impl PortsUpgrade {
                 let (bytes, carrying) = tunnel::open(websocket::accept(upgraded).await);
                 tokio::join!(ports::serve(bytes, target), carrying);
             }
-            Carrier::WebSocket(Version::V4 | Version::V5) => {
+            Carrier::WebSocket(Version::V4 | Version::V4Base64 | Version::V5) => {
                 channels::serve(websocket::accept(upgraded).await, &self.ports, target).await;
             }
         }
@@ -253,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn api_105_api_107_the_newest_common_protocol_is_taken() {
+    fn api_105_api_107_api_626_the_newest_common_protocol_is_taken() {
         for (offered, taken) in [
             ("v4.channel.k8s.io, v5.channel.k8s.io", "v5.channel.k8s.io"),
             ("base64.channel.k8s.io,v4.channel.k8s.io", "v4.channel.k8s.io"),
@@ -263,6 +269,7 @@ mod tests {
                 "v5.channel.k8s.io",
             ),
             ("v4.channel.k8s.io,v3.channel.k8s.io,v2.channel.k8s.io,channel.k8s.io", "v4.channel.k8s.io"),
+            ("v4.base64.channel.k8s.io", "v4.base64.channel.k8s.io"),
         ] {
             let (_, response) = Upgrade::command(&mut request(offered)).unwrap();
             assert_eq!(response.status(), 101);
@@ -286,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn spdy_is_spoken_to_who_speaks_it() {
+    fn api_634_spdy_is_spoken_to_who_speaks_it() {
         let mut request = Request::post("/exec/x")
             .header("Connection", "Upgrade")
             .header("Upgrade", "SPDY/3.1")
@@ -302,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_upgraded_is_refused() {
+    fn api_626_api_634_what_cannot_be_upgraded_is_refused() {
         let refused = Upgrade::command(&mut request("chat")).unwrap_err();
         assert_eq!(refused.status().as_u16(), 403);
         assert!(refused.to_string().contains("[\"chat\"]"), "{refused}");
         let accepted = refused.response();
         let accepted: Vec<_> = accepted.headers().get_all("x-accepted-stream-protocol-versions").iter().collect();
-        assert_eq!(accepted, ["v5.channel.k8s.io", "v4.channel.k8s.io"]);
+        assert_eq!(accepted, ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"]);
         let refused = Upgrade::command(&mut Request::new(())).unwrap_err();
         assert_eq!((refused.status().as_u16(), refused), (400, Refusal::NoUpgrade));
     }

@@ -1,8 +1,11 @@
-//! WebSocket as the carrier: every message begins with the number of its stream.
+//! WebSocket as the carrier: every message begins with the number of its stream
+//! (API-627).
 
 use std::future::Future;
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -20,7 +23,7 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
 const RESIZE: u8 = 4;
-/// Followed by the number of the stream that ends.
+/// API-628: followed by the number of the stream that ends.
 const CLOSE: u8 = 255;
 
 /// The longest message a client may send.
@@ -65,13 +68,13 @@ where
         drop(says);
     };
     let speaking = async {
-        // An empty message on the first stream: the client may begin.
-        sink.send(message(STDOUT, b"")).await?;
+        // API-629: an empty message on the first stream, the client may begin.
+        sink.send(encoded(version, STDOUT, b"")).await?;
         while let Some(piece) = told.recv().await {
             let message = match &piece {
-                Told::Stdout(bytes) => message(STDOUT, bytes),
-                Told::Stderr(bytes) => message(STDERR, bytes),
-                Told::Status(status) => message(STATUS, status.as_bytes()),
+                Told::Stdout(bytes) => encoded(version, STDOUT, bytes),
+                Told::Stderr(bytes) => encoded(version, STDERR, bytes),
+                Told::Status(status) => encoded(version, STATUS, status.as_bytes()),
             };
             sink.send(message).await?;
         }
@@ -96,6 +99,20 @@ pub(crate) fn message(stream: u8, content: &[u8]) -> Message {
     Message::binary(std::iter::once(stream).chain(content.iter().copied()).collect::<Vec<u8>>())
 }
 
+fn encoded(version: Version, stream: u8, content: &[u8]) -> Message {
+    match version {
+        Version::V4Base64 => Message::text(format!("{stream}{}", BASE64_STANDARD.encode(content))),
+        _ => message(stream, content),
+    }
+}
+
+/// The number of a stream as a digit, then the rest in base64; nothing if it is neither.
+fn decoded(text: &[u8]) -> Bytes {
+    let stream = text.first().map(|digit| digit.wrapping_sub(b'0'));
+    let content = text.get(1..).and_then(|text| BASE64_STANDARD.decode(text).ok());
+    stream.zip(content).map(|(stream, content)| [vec![stream], content].concat().into()).unwrap_or_default()
+}
+
 fn pieces(message: &Message, version: Version) -> Vec<Said> {
     let bytes: Bytes = match message {
         Message::Binary(bytes) => bytes.clone(),
@@ -103,6 +120,7 @@ fn pieces(message: &Message, version: Version) -> Vec<Said> {
         // Pings are answered below us.
         _ => return Vec::new(),
     };
+    let bytes = if version == Version::V4Base64 { decoded(&bytes) } else { bytes };
     match bytes.first() {
         Some(&STDIN) if bytes.len() > 1 => vec![Said::Stdin(bytes.slice(1..))],
         Some(&RESIZE) => sizes(&bytes[1..]).map(Said::Resize).collect(),

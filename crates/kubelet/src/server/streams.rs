@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn api_624_a_session_needs_a_stream_and_a_terminal_has_one_output() {
+    fn api_624_api_633_a_session_needs_a_stream_and_a_terminal_has_one_output() {
         let parse = |query: &str| Options::parse(&format!("/exec/x?{query}").parse().unwrap()).ok();
         let shell = parse("input=1&output=1&error=1&tty=1&command=sh&command=-c&command=a%20b").unwrap();
         assert_eq!((shell.stdin, shell.stdout, shell.stderr, shell.tty), (true, true, false, true));

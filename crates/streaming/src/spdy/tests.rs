@@ -69,7 +69,7 @@ fn fake() -> Fake {
 }
 
 #[tokio::test]
-async fn a_command_has_its_streams() {
+async fn api_635_a_command_has_its_streams() {
     let fake = fake();
     let mut exec = Exec::exits(3).saying("out ");
     exec.result.stderr = b"err".to_vec();
@@ -90,8 +90,26 @@ async fn a_command_has_its_streams() {
     assert!(said[&1].contains("exit status 3"), "{said:?}");
 }
 
+/// Time passes as soon as everybody waits.
+#[tokio::test(start_paused = true)]
+async fn api_635_a_client_opens_all_its_streams_in_half_a_minute() {
+    let session = session(&fake()).await;
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session));
+    tokio::spawn(async move { tokio::join!(converse(session, crate::command::Purpose::Exec, client), talking) });
+    let mut kubectl = Kubectl::new(near);
+    kubectl.open(1, &[("streamType", "error")]).await;
+    let begun = tokio::time::Instant::now();
+    let mut frames = Vec::new();
+    while let Ok(Some(frame)) = Frame::read(&mut kubectl.io, &mut kubectl.decompressor).await {
+        frames.push(frame);
+    }
+    assert_eq!(frames, [Frame::Other, Frame::GoAway], "a reply, then nothing but the end");
+    assert_eq!(begun.elapsed().as_secs(), 30);
+}
+
 #[tokio::test]
-async fn ports_are_forwarded_in_pairs_of_streams() {
+async fn api_636_ports_are_forwarded_in_pairs_of_streams() {
     let fake = fake();
     let sandbox = pod(&fake).await;
     let dialing = fake.clone();

@@ -74,31 +74,47 @@ fn all_streams(tty: bool) -> ExecRequest {
 }
 
 #[tokio::test]
-async fn output_and_exit_code_arrive_on_their_streams() {
+async fn api_627_api_629_output_and_exit_code_arrive_on_their_streams() {
     let fake = fake();
     let mut exec = Exec::exits(3).saying("out\n");
     exec.result.stderr = b"err\n".to_vec();
     fake.script_exec("c", exec);
     let request = ExecRequest { stdin: false, ..all_streams(false) };
     let mut client = connect(&fake, request, "v4.channel.k8s.io").await;
+    let first = client.next().await.expect("the server speaks").unwrap();
+    assert_eq!(first, message(STDOUT, b""), "the stream is open");
     let [_, out, err, status] = rest(&mut client).await;
     assert_eq!((out.as_str(), err.as_str()), ("out\n", "err\n"));
     assert!(status.contains("exit status 3"), "{status}");
 }
 
 #[tokio::test]
-async fn input_flows_until_the_client_ends_it() {
+async fn api_628_input_flows_until_the_client_ends_it() {
     let fake = fake();
     let mut client = connect(&fake, all_streams(false), "v5.channel.k8s.io").await;
     client.send(message(STDIN, b"hello ")).await.unwrap();
-    client.send(message(STDIN, b"world")).await.unwrap();
+    client.send(Message::text("\0world")).await.unwrap();
     client.send(message(CLOSE, &[STDIN])).await.unwrap();
     let [_, out, _, status] = rest(&mut client).await;
     assert_eq!((out.as_str(), status.as_str()), ("hello world", r#"{"metadata":{},"status":"Success"}"#));
 }
 
 #[tokio::test]
-async fn a_terminal_learns_its_size() {
+async fn api_627_clients_without_bytes_speak_in_texts() {
+    let fake = fake();
+    let mut client = connect(&fake, all_streams(false), "v4.base64.channel.k8s.io").await;
+    for nonsense in ["", "0", "0???", "9aGk="] {
+        client.send(Message::text(nonsense)).await.unwrap();
+    }
+    client.send(Message::text("0aGVsbG8=")).await.unwrap();
+    for expected in ["1", "1aGVsbG8="] {
+        let told = tokio::time::timeout(Duration::from_secs(30), client.next()).await.expect("nothing is said");
+        assert_eq!(told.expect("the server speaks").unwrap(), Message::text(expected));
+    }
+}
+
+#[tokio::test]
+async fn api_630_a_terminal_learns_its_size() {
     let fake = fake();
     let mut client = connect(&fake, all_streams(true), "v5.channel.k8s.io").await;
     client.send(message(RESIZE, br#"{"Width":80,"Height":24}"#)).await.unwrap();
