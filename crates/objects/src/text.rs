@@ -2,11 +2,12 @@
 //! upstream reads them (API-101).
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
-use serde_saphyr::DuplicateKeyPolicy;
+use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
 /// The document, and the paths of keys that were given twice; the last one
 /// counts (API-341). Whole numbers are integers, however they are written.
@@ -29,6 +30,89 @@ pub fn from_yaml(text: &str) -> Result<Vec<Value>, String> {
     let mut documents: Vec<Value> = documents.map_err(|error| error.to_string())?;
     documents.iter_mut().for_each(whole_numbers);
     Ok(documents)
+}
+
+/// Keys of a YAML text that their map has already, each with the line of its
+/// value, as upstream tells them.
+pub fn repeated_keys(text: &str) -> Vec<(u64, String)> {
+    let options = serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+    };
+    let documents = serde_saphyr::from_multiple_with_options::<Repeated>(text, options);
+    documents.unwrap_or_default().into_iter().flat_map(|found| found.0).collect()
+}
+
+/// What is repeated anywhere below a value.
+#[derive(Default)]
+struct Repeated(Vec<(u64, String)>);
+
+impl<'de> serde::Deserialize<'de> for Repeated {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        source.deserialize_any(RepeatedVisitor)
+    }
+}
+
+struct RepeatedVisitor;
+
+impl<'de> Visitor<'de> for RepeatedVisitor {
+    type Value = Repeated;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_unit<E>(self) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_none<E>(self) -> Result<Repeated, E> {
+        Ok(Repeated::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, source: D) -> Result<Repeated, D::Error> {
+        source.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Repeated, A::Error> {
+        let mut found = Repeated::default();
+        while let Some(item) = items.next_element::<Repeated>()? {
+            found.0.extend(item.0);
+        }
+        Ok(found)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Repeated, A::Error> {
+        let (mut found, mut seen) = (Repeated::default(), BTreeSet::new());
+        while let Some(key) = fields.next_key::<String>()? {
+            let Spanned { value, referenced, .. } = fields.next_value::<Spanned<Repeated>>()?;
+            found.0.extend(value.0);
+            if !seen.insert(key.clone()) {
+                found.0.push((referenced.line(), key));
+            }
+        }
+        Ok(found)
+    }
 }
 
 pub fn to_yaml(doc: &Value) -> Result<String, String> {
@@ -177,5 +261,13 @@ mod tests {
     fn yaml_that_was_written_can_be_read() {
         let doc = json!({"a": "yes", "b": "1", "c": [{"x": "two\nlines", "y": null}], "d": {}, "e": [], "f": "0644"});
         assert_eq!(from_yaml(&to_yaml(&doc).unwrap()).unwrap(), [doc]);
+    }
+
+    #[test]
+    fn api_341_repeated_keys_are_told_with_their_lines() {
+        let yaml = "a: 1\nb:\n- c: x\n  d: 2.5\n  c: null\na:\n  e: true\n";
+        assert_eq!(repeated_keys(yaml), [(5, "c".to_owned()), (7, "a".to_owned())]);
+        assert_eq!(repeated_keys(r#"{"a": 1, "a": {"b": [], "b": 2}}"#), [(1, "b".to_owned()), (1, "a".to_owned())]);
+        assert_eq!(repeated_keys("a: [1"), []);
     }
 }

@@ -1,5 +1,5 @@
 //! Kubernetes' protobuf form of objects, read into documents (API-097,
-//! API-098, API-782 to API-786).
+//! API-098, API-782, API-786).
 //!
 //! Only read: answers are JSON, which every client takes (API-095). What the
 //! table `wire/messages.txt` does not know is skipped, as API-099 says.

@@ -1,6 +1,7 @@
 //! What drivers of the Container Storage Interface say about themselves:
 //! CSINode, CSIDriver, CSIStorageCapacity, VolumeAttachment and
-//! VolumeAttributesClass. Podium drives no such volumes itself.
+//! VolumeAttributesClass. Podium drives no such volumes itself, but a kubelet
+//! ends that can not make its CSINode (API-689).
 
 use std::collections::BTreeSet;
 

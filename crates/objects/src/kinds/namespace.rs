@@ -45,6 +45,7 @@ impl KindOps for NamespaceOps {
         &["create", "delete", "get", "list", "patch", "update", "watch"]
     }
 
+    /// API-731, API-778: it is `Active` and says so.
     fn prepare_create(&self, doc: &mut Value, _gates: &Gates) {
         meta::prepare_create(doc, false);
         name_label(doc);

@@ -13,6 +13,7 @@ use crate::reasons::{condition, phase};
 use crate::schema::Schema;
 use crate::{meta, qos};
 
+mod app_armor;
 mod defaults;
 mod ephemeral;
 mod features;
@@ -98,6 +99,7 @@ impl KindOps for PodOps {
         meta::prepare_create(doc, true);
         Features::of_new(gates).drop_unavailable(doc);
         labels::resolve_keys(doc);
+        app_armor::fill(doc);
         let mut status = json!({"phase": phase::PENDING, "qosClass": qos_class(doc)});
         if !items(doc, "spec.schedulingGates").is_empty() {
             status["conditions"] = json!([{
@@ -135,6 +137,7 @@ impl KindOps for PodOps {
         let mut errors = meta::validate_create(doc, Scope::Namespaced, self.name_format());
         errors.extend(validate::annotations::all(doc, "metadata.annotations"));
         errors.extend(validate::spec(doc, &Features::of_new(gates)));
+        errors.extend(validate::own_claims(doc));
         errors.extend(validate::images(doc));
         errors.extend(validate::create(doc));
         errors
@@ -143,6 +146,7 @@ impl KindOps for PodOps {
     fn validate_update(&self, doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_update(doc, old);
         errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
+        errors.extend(validate::own_claims(doc));
         errors.extend(validate::images(doc));
         errors.extend(update::validate(doc, old));
         errors
@@ -156,6 +160,7 @@ impl KindOps for PodOps {
         };
         let mut errors = meta::validate_update(doc, old);
         errors.extend(validate::spec(doc, &Features::of_stored(gates, old)));
+        errors.extend(validate::own_claims(doc));
         errors.extend(validate::images(doc));
         errors.extend(own);
         errors

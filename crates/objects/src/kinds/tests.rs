@@ -103,7 +103,7 @@ fn every_kind_is_found_by_plural_and_by_kind() {
 }
 
 #[test]
-fn api_192_a_namespace_is_born_active_with_finalizer_and_label() {
+fn api_192_api_731_api_778_a_namespace_is_born_active_with_finalizer_and_label() {
     create(
         json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}),
         expect![[
@@ -247,7 +247,7 @@ fn api_759_leases_have_positive_durations() {
 }
 
 #[test]
-fn api_770_771_events_live_beside_their_object_and_the_new_style_is_strict() {
+fn api_770_api_771_events_live_beside_their_object_and_the_new_style_is_strict() {
     create(
         json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "n"}, "involvedObject": {"namespace": "m"}}),
         expect![[r#"involvedObject.namespace: Invalid value: "m": does not match event.namespace"#]],
@@ -261,6 +261,33 @@ fn api_770_771_events_live_beside_their_object_and_the_new_style_is_strict() {
             reportingComponent: Invalid value: "": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')
             action: Required value"#]],
     );
+    // The old style says as little as it likes.
+    create(
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "n"}, "type": "Odd",
+            "involvedObject": {"namespace": "n"}, "count": 3, "source": {"component": "c"}}),
+        expect![[
+            r#"{"apiVersion":"v1","kind":"Event","count":3,"involvedObject":{"namespace":"n"},"metadata":{"name":"e","namespace":"n"},"source":{"component":"c"},"type":"Odd"}"#
+        ]],
+    );
+    let long = "x".repeat(129);
+    create(
+        json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": "e", "namespace": "n"},
+            "involvedObject": {"namespace": "n"}, "eventTime": "2026-01-01T00:00:00.000000Z", "message": "y".repeat(1025),
+            "reason": long, "reportingInstance": long, "action": long, "reportingComponent": "example.com/c"}),
+        expect![[r#"
+            reportingInstance: Invalid value: "": can have at most 128 characters
+            action: Invalid value: "": can have at most 128 characters
+            reason: Invalid value: "": can have at most 128 characters
+            message: Invalid value: "": can have at most 1024 characters"#]],
+    );
+}
+
+#[test]
+fn api_774_events_may_be_made_by_put_and_have_no_generation() {
+    for ops in [ops("v1", "Event"), ops("events.k8s.io/v1", "Event")] {
+        assert!(ops.creates_on_update());
+        assert!(!ops.has_generation());
+    }
 }
 
 #[test]

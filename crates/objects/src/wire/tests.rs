@@ -4,7 +4,11 @@ use super::*;
 
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let length = u8::try_from(bytes.len()).unwrap();
-    [&[(number << 3) | 2, length], bytes].concat()
+    let tag = match number {
+        0..16 => vec![(number << 3) | 2],
+        _ => vec![0x80 | (number << 3) | 2, number >> 4],
+    };
+    [&tag[..], &[length], bytes].concat()
 }
 
 fn number(number: u8, value: u8) -> Vec<u8> {
@@ -61,6 +65,37 @@ fn api_098_times_quantities_and_inlined_messages_look_as_in_json() {
     let extra = field(5, &[field(1, b"scopes"), field(2, &[field(1, b"a"), field(1, b"b")].concat())].concat());
     let doc = read("authorization.k8s.io/v1", "SubjectAccessReview", &field(2, &extra));
     assert_eq!(doc["spec"]["extra"], json!({"scopes": ["a", "b"]}));
+}
+
+#[test]
+fn api_782_numbers_come_packed_or_not_and_below_zero_in_ten_bytes() {
+    let rule = |values: &[u8]| field(2, &field(2, &field(25, &field(2, &[field(1, b"In"), values.to_vec()].concat()))));
+    let codes = |values: &[u8]| {
+        let doc = read("v1", "Pod", &rule(values));
+        doc["spec"]["containers"][0]["restartPolicyRules"][0]["exitCodes"]["values"].clone()
+    };
+    assert_eq!(codes(&[number(2, 3), number(2, 4)].concat()), json!([3, 4]));
+    assert_eq!(codes(&field(2, &[3, 0xac, 2])), json!([3, 300]));
+    let minus_one = [vec![4 << 3], vec![0xff; 9], vec![1]].concat();
+    let doc = read("v1", "Pod", &field(2, &minus_one));
+    assert_eq!(doc["spec"]["terminationGracePeriodSeconds"], -1);
+}
+
+#[test]
+fn api_786_the_envelope_names_version_then_kind_and_texts_are_quantities() {
+    let whole = body("v1", "Pod", b"");
+    assert_eq!(&whole[4..15], b"\x0a\x09\x0a\x02v1\x12\x03Pod", "as clients send it");
+    let amount = field(1, &[field(1, b"cpu"), field(2, &field(1, b"250m"))].concat());
+    let container = [field(1, b"app"), field(8, &amount)].concat();
+    let doc = read("v1", "Pod", &field(2, &field(2, &container)));
+    assert_eq!(doc["spec"]["containers"][0]["resources"], json!({"limits": {"cpu": "250m"}}));
+    let port = |kind: u8| [number(1, kind), number(2, 80), field(3, b"web")].concat();
+    for (kind, expected) in [(0, json!(80)), (1, json!("web"))] {
+        let doc = read("v1", "Service", &field(2, &field(1, &field(4, &port(kind)))));
+        assert_eq!(doc["spec"]["ports"][0]["targetPort"], expected);
+    }
+    let raw = field(2, &field(1, br#"{"a":[1]}"#));
+    assert_eq!(read("apps/v1", "ControllerRevision", &raw)["data"], json!({"a": [1]}));
 }
 
 #[test]

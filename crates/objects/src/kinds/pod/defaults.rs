@@ -20,6 +20,14 @@ pub(super) fn pod(doc: &mut Value) {
     let spec = as_object(doc).get_mut("spec").expect("made an object just above");
     pod_level_requests(spec);
     pod_ips(doc);
+    object(doc, "status"); // API-780
+    // API-779: always objects.
+    for list in ["status.containerStatuses", "status.initContainerStatuses", "status.ephemeralContainerStatuses"] {
+        for status in items_mut(doc, list) {
+            set_default(as_object(status), "state", json!({}));
+            set_default(as_object(status), "lastState", json!({}));
+        }
+    }
 }
 
 /// What templates of pods get, too: their `spec` is filled.

@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::features::Features;
-use super::{defaults, validate, warnings};
+use super::{app_armor, defaults, validate, warnings};
 use crate::doc::{as_object, at, items, object, set_default};
 use crate::errors::FieldError;
 use crate::gates::Gates;
@@ -46,6 +46,7 @@ pub(crate) fn validate(template: &Value, old: &Value, path: &str, gates: &Gates)
         let detail = "ephemeral containers not allowed in pod template";
         errors.push(FieldError::forbidden("spec.ephemeralContainers", detail));
     }
+    errors.extend(app_armor::contradictions(template));
     errors.into_iter().map(|error| error.under(path)).collect()
 }
 

@@ -419,3 +419,18 @@ fn api_489_old_kinds_of_volumes_have_their_defaults() {
     assert_eq!(volumes[2]["azureDisk"]["readOnly"], false);
     assert_eq!(of(&volumes[3]["scaleIO"], ["storageMode", "fsType", "gateway"]), ["ThinProvisioned", "xfs", "g"]);
 }
+
+#[test]
+fn api_779_api_780_what_a_pod_always_shows() {
+    let mut doc = pod(json!({"nodeName": "n1"}));
+    doc["status"] = json!({"containerStatuses": [{"name": "a"}]});
+    PodOps.default(&mut doc);
+    assert!(doc["spec"].as_object().unwrap().contains_key("containers"), "{doc}");
+    assert_eq!(
+        doc["status"]["containerStatuses"][0],
+        json!({"name": "a", "state": {}, "lastState": {}, "ready": false, "restartCount": 0, "image": "", "imageID": ""})
+    );
+    let mut doc = pod(json!({"containers": []}));
+    PodOps.default(&mut doc);
+    assert_eq!(doc["status"], json!({}));
+}

@@ -1,9 +1,10 @@
 //! What may change after a pod's creation (API-361, API-588 to API-592).
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::doc::{at, items, keep, object, text};
 use crate::errors::FieldError;
+use crate::kinds::pod::app_armor;
 
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 
@@ -15,6 +16,7 @@ const ALLOWED: &str = "pod updates may not change fields other than \
 pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     errors.extend(mirror_annotation(doc, old));
+    errors.extend(app_armor::changes(doc, old));
     for list in ["spec.containers", "spec.initContainers"] {
         if items(doc, list).len() != items(old, list).len() {
             errors.push(FieldError::forbidden(list, "pod updates may not add or remove containers"));
@@ -28,6 +30,7 @@ pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
     errors.extend(tolerations(doc, old));
     errors.extend(gates(doc, old));
     errors.extend(node_selector(doc, old));
+    errors.extend(node_affinity(doc, old));
     let differences = frozen_differences(doc, old);
     if !differences.is_empty() {
         errors.push(FieldError::forbidden("spec", format!("{ALLOWED}\n{}", differences.join("\n"))));
@@ -95,7 +98,33 @@ fn node_selector(doc: &Value, old: &Value) -> Option<FieldError> {
     })
 }
 
-/// API-590: what differs once the mutable fields are put back.
+/// API-589: a gated pod may be wanted on fewer nodes, not on others.
+fn node_affinity(doc: &Value, old: &Value) -> Vec<FieldError> {
+    const PATH: &str = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    let (before, after) = (items(old, PATH), items(doc, PATH));
+    if items(old, "spec.schedulingGates").is_empty() || before.is_empty() {
+        return Vec::new();
+    }
+    if before.len() != after.len() {
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        return vec![FieldError::invalid(PATH, at(doc, PATH).clone(), detail)];
+    }
+    let has_only_additions = |before: &Value, after: &Value| {
+        let lists = ["matchExpressions", "matchFields"].map(|list| (items(before, list), items(after, list)));
+        let was_empty = lists.iter().all(|(before, _)| before.is_empty());
+        lists.iter().all(|(before, after)| after.starts_with(before) && (after.is_empty() || !was_empty))
+    };
+    let terms = before.iter().zip(after).enumerate();
+    terms
+        .filter(|(_, (before, after))| !has_only_additions(before, after))
+        .map(|(index, (_, after))| {
+            let detail = "only additions are allowed (no mutations or deletions)";
+            FieldError::invalid(format!("{PATH}[{index}]"), after.clone(), detail)
+        })
+        .collect()
+}
+
+/// API-590, API-591: what differs once the mutable fields are put back.
 fn frozen_differences(doc: &Value, old: &Value) -> Vec<String> {
     let mut copy = doc.clone();
     let old_spec = at(old, "spec");
@@ -112,6 +141,7 @@ fn frozen_differences(doc: &Value, old: &Value) -> Vec<String> {
     }
     if !items(old, "spec.schedulingGates").is_empty() {
         keep(spec, old_spec, "nodeSelector");
+        keep_node_affinity(spec, old_spec);
     }
     let grace = |doc: &Value| at(doc, "spec.terminationGracePeriodSeconds").as_i64();
     if grace(old).is_some_and(|seconds| seconds < 0) && grace(doc) == Some(1) {
@@ -120,6 +150,17 @@ fn frozen_differences(doc: &Value, old: &Value) -> Vec<String> {
     let mut lines = Vec::new();
     difference("", old_spec, at(&copy, "spec"), &mut lines);
     lines
+}
+
+fn keep_node_affinity(spec: &mut Map<String, Value>, old_spec: &Value) {
+    if let Some(affinity) = spec.get_mut("affinity").and_then(Value::as_object_mut) {
+        keep(affinity, at(old_spec, "affinity"), "nodeAffinity");
+        if affinity.is_empty() && at(old_spec, "affinity").is_null() {
+            spec.shift_remove("affinity");
+        }
+    } else if !at(old_spec, "affinity.nodeAffinity").is_null() {
+        spec.insert("affinity".to_owned(), json!({"nodeAffinity": at(old_spec, "affinity.nodeAffinity")}));
+    }
 }
 
 /// One line per value that went and per value that came.

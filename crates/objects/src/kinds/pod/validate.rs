@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::doc::{at, items, text};
 pub(super) use crate::errors::Errors;
 use crate::errors::FieldError;
+use crate::kinds::pod::app_armor;
 use crate::kinds::pod::features::Features;
 use crate::meta::{self, invalid_each};
 use crate::names;
@@ -24,6 +25,7 @@ mod system;
 mod volume;
 
 pub(in crate::kinds) use resources::list as amounts;
+pub(in crate::kinds::pod) use system::APP_ARMOR_PROFILE_MAX;
 
 pub(super) const TOLERATION_EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
@@ -76,7 +78,27 @@ pub(super) fn create(doc: &Value) -> Vec<FieldError> {
         let detail = "cannot be set until all schedulingGates have been cleared";
         errors.push(FieldError::forbidden("spec.nodeName", detail));
     }
+    errors.extend(app_armor::contradictions(doc));
     errors
+}
+
+/// API-571: a claim that is made for the pod is not there to be named. Templates
+/// do not know what it will be called.
+pub(super) fn own_claims(doc: &Value) -> Vec<FieldError> {
+    let (volumes, pod) = (items(doc, "spec.volumes"), text(doc, "metadata.name"));
+    let is_made = |claim: &str| {
+        let mut ephemeral = volumes.iter().filter(|volume| !at(volume, "ephemeral").is_null());
+        ephemeral.any(|volume| format!("{pod}-{}", text(volume, "name")) == claim)
+    };
+    let named =
+        volumes.iter().enumerate().map(|(index, volume)| (index, text(volume, "persistentVolumeClaim.claimName")));
+    named
+        .filter(|(_, claim)| !pod.is_empty() && is_made(claim))
+        .map(|(index, claim)| {
+            let path = format!("spec.volumes[{index}].persistentVolumeClaim.claimName");
+            FieldError::invalid(path, claim, "must not reference a PVC that gets created for an ephemeral volume")
+        })
+        .collect()
 }
 
 /// API-542, API-543.

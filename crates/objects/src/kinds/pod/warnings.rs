@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::app_armor;
 use crate::Quantity;
 use crate::doc::{at, items, text};
 use crate::errors::quote;
@@ -57,9 +58,10 @@ pub(crate) fn all(doc: &Value, prefix: &str) -> Vec<String> {
     ports(&mut warnings, doc, prefix);
     if at(doc, "spec.terminationGracePeriodSeconds").as_i64().is_some_and(|seconds| seconds < 0) {
         let text = "must be >= 0; negative values are invalid and will be treated as 1";
-        warnings.push(format!("spec.terminationGracePeriodSeconds: {text}")); // API-583
+        warnings.push(format!("spec.terminationGracePeriodSeconds: {text}")); // API-544, API-583
     }
     affinity(&mut warnings, doc);
+    warnings.extend(app_armor::warnings(doc, !prefix.is_empty()));
     for warning in &mut warnings {
         warning.insert_str(0, prefix);
     }
@@ -68,7 +70,7 @@ pub(crate) fn all(doc: &Value, prefix: &str) -> Vec<String> {
     warnings
 }
 
-/// API-580: of a pod only.
+/// API-540, API-580: of a pod only.
 pub(super) fn host_name(doc: &Value) -> Option<String> {
     let problems = crate::names::dns_label(text(doc, "metadata.name"));
     let text =
@@ -110,7 +112,7 @@ fn affinity(warnings: &mut Vec<String>, doc: &Value) {
     }
 }
 
-/// API-585.
+/// API-552, API-585.
 fn repeated(warnings: &mut Vec<String>, doc: &Value) {
     for (list, field) in [("spec.hostAliases", "ip"), ("spec.imagePullSecrets", "name")] {
         let all = items(doc, list);
@@ -215,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn api_581_api_582_api_583_api_584_api_585_api_586_api_587_what_is_hardly_meant_is_said() {
+    fn api_544_api_552_api_581_api_582_api_583_api_584_api_585_api_586_api_587_what_is_hardly_meant_is_said() {
         let pod = json!({
             "metadata": {"name": "a", "annotations": {"scheduler.alpha.kubernetes.io/critical-pod": ""}},
             "spec": {
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn api_580_a_pod_should_be_called_like_a_host() {
+    fn api_540_api_580_a_pod_should_be_called_like_a_host() {
         assert_eq!(host_name(&json!({"metadata": {"name": "web"}})), None);
         assert_eq!(
             host_name(&json!({"metadata": {"name": "web.example"}})).unwrap(),

@@ -78,7 +78,7 @@ fn api_588_a_negative_grace_period_may_become_one() {
 }
 
 #[test]
-fn api_588_589_gates_go_and_the_node_selector_grows() {
+fn api_588_api_589_gates_go_and_the_node_selector_grows() {
     let mut spec = plain();
     spec["schedulingGates"] = json!([{"name": "g"}]);
     spec["nodeSelector"] = json!({"a": "b"});
@@ -100,6 +100,49 @@ fn api_588_589_gates_go_and_the_node_selector_grows() {
             spec.schedulingGates.h: Forbidden: only deletion is allowed, but found new scheduling gate 'h'
             spec.nodeSelector: Invalid value: {"a":"z"}: only additions to spec.nodeSelector are allowed (no mutations or deletions)"#]],
     );
+}
+
+fn wanted_on(terms: &Value) -> Value {
+    json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}})
+}
+
+#[test]
+fn api_589_a_gated_pod_may_be_wanted_on_fewer_nodes() {
+    let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
+    let disk = json!({"key": "disk", "operator": "Exists"});
+    let mut spec = plain();
+    spec["schedulingGates"] = json!([{"name": "g"}]);
+    let narrowed = wanted_on(&json!([{"matchExpressions": [zone, disk]}]));
+    change(spec.clone(), |pod| pod["spec"]["affinity"] = narrowed.clone(), expect![""]);
+    spec["affinity"] = wanted_on(&json!([{"matchExpressions": [zone]}]));
+    change(
+        spec.clone(),
+        |pod| {
+            pod["spec"]["affinity"] = narrowed.clone();
+            pod["spec"]["affinity"]["nodeAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"] =
+                json!([{"weight": 1, "preference": {"matchExpressions": [disk]}}]);
+        },
+        expect![""],
+    );
+    change(
+        spec.clone(),
+        |pod| pod["spec"]["affinity"] = wanted_on(&json!([{"matchExpressions": [disk, zone]}])),
+        expect![[r#"
+            spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0]: Invalid value: {"matchExpressions":[{"key":"disk","operator":"Exists"},{"key":"zone","operator":"In","values":["a"]}]}: only additions are allowed (no mutations or deletions)"#]],
+    );
+    change(
+        spec.clone(),
+        |pod| pod["spec"]["affinity"] = Value::Null,
+        expect![
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms: Invalid value: null: no additions/deletions to non-empty NodeSelectorTerms list are allowed"
+        ],
+    );
+    spec["schedulingGates"] = json!([]);
+    let old = stored(spec);
+    let mut new = old.clone();
+    new["spec"]["affinity"] = narrowed;
+    let errors = PodOps.validate_update(&new, &old, &Gates::default());
+    assert_eq!(errors.len(), 1, "without gates nothing may change: {errors:?}");
 }
 
 #[test]

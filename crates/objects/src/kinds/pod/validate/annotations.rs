@@ -1,9 +1,10 @@
-//! Annotations of pods that mean something (API-567, API-568).
+//! Annotations of pods that mean something (API-494, API-567, API-568).
 
 use serde_json::Value;
 
 use crate::doc::{at, items, text};
 use crate::errors::FieldError;
+use crate::kinds::pod::app_armor;
 use crate::kinds::pod::update::MIRROR;
 
 const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -24,6 +25,7 @@ pub(in crate::kinds::pod) fn all(doc: &Value, path: &str) -> Vec<FieldError> {
     if let Some(cost) = annotations.get(COST).and_then(Value::as_str).filter(|cost| !is_cost(cost)) {
         errors.push(FieldError::invalid(format!("{path}[{COST}]"), cost, "must be a 32bit integer"));
     }
+    errors.extend(app_armor::validate(doc, path));
     errors
 }
 

@@ -93,9 +93,10 @@ fn windows(errors: &mut Errors, spec: &Value) {
     }
 }
 
+pub(in crate::kinds::pod) const APP_ARMOR_PROFILE_MAX: usize = 4095;
+
 /// API-539.
 fn app_armor(errors: &mut Errors, context: &Value, path: &str) {
-    const MAX: usize = 4095;
     let profile = at(context, "appArmorProfile");
     if profile.is_null() {
         return;
@@ -110,8 +111,8 @@ fn app_armor(errors: &mut Errors, context: &Value, path: &str) {
             if name.trim() != name {
                 errors.push(FieldError::invalid(&name_path, name, "must not be padded with whitespace"));
             }
-            if name.len() > MAX {
-                errors.push(FieldError::too_long(&name_path, MAX));
+            if name.len() > APP_ARMOR_PROFILE_MAX {
+                errors.push(FieldError::too_long(&name_path, APP_ARMOR_PROFILE_MAX));
             }
         }
         ("RuntimeDefault" | "Unconfined", None) => {}

@@ -624,3 +624,19 @@ fn api_520_block_devices_come_from_claims() {
             spec.containers[0].volumeDevices[4].devicePath: Required value"#]],
     );
 }
+
+#[test]
+fn api_571_a_claim_that_is_made_for_the_pod_is_not_named() {
+    let template = json!({"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
+    check(
+        json!({"containers": [{"name": "a", "image": "x"}], "volumes": [
+            {"name": "made", "ephemeral": {"volumeClaimTemplate": template}},
+            {"name": "one", "persistentVolumeClaim": {"claimName": "web-made"}},
+            {"name": "two", "persistentVolumeClaim": {"claimName": "other"}},
+            {"name": "three", "persistentVolumeClaim": {"claimName": "other"}},
+        ]}),
+        expect![[
+            r#"spec.volumes[1].persistentVolumeClaim.claimName: Invalid value: "web-made": must not reference a PVC that gets created for an ephemeral volume"#
+        ]],
+    );
+}
