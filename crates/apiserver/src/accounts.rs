@@ -22,6 +22,9 @@ use crate::{joining, negotiate, object};
 const LIFE_DEFAULT: i64 = 3600;
 const LIFE_MIN: i64 = 600;
 const LIFE_MAX: i64 = 1 << 32;
+/// API-650: what agents ask for, and what programs get that never read a token again.
+const LIFE_OF_PODS: i64 = 3607;
+const LIFE_EXTENDED: i64 = 365 * 24 * 3600;
 /// API-647: what is being deleted counts this much longer.
 const FAREWELL_SECONDS: i64 = 60;
 
@@ -41,7 +44,7 @@ pub(crate) async fn request_token(api: &Api, call: &Call, body: RequestBody) -> 
     let account = fetch(api, "serviceaccounts", Some(namespace), name).await?;
     let account = account.ok_or_else(|| ApiError::not_found(call.kind, name))?;
     let reference = request["spec"]["boundObjectRef"].clone();
-    let subject = subject(api, namespace, &account, &reference).await?;
+    let mut subject = subject(api, namespace, &account, &reference).await?;
     check_node(api, call, &request).await?;
     let audiences: Vec<String> = request["spec"]["audiences"]
         .as_array()
@@ -52,18 +55,22 @@ pub(crate) async fn request_token(api: &Api, call: &Call, body: RequestBody) -> 
         .collect();
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
     let now = api.clock.now().wall;
+    let is_for_us = audiences.iter().all(|audience| audience == ISSUER);
+    let is_extended = subject.pod.is_some() && seconds == LIFE_OF_PODS && is_for_us;
+    subject.warnafter = is_extended.then(|| now.as_second() + seconds);
     let claims = Claims {
         aud: audiences.clone(),
         iat: now.as_second(),
         nbf: now.as_second(),
-        exp: now.as_second() + seconds,
+        exp: now.as_second() + if is_extended { LIFE_EXTENDED } else { seconds },
         iss: ISSUER.to_owned(),
         jti: api.ids.uid(),
         sub: user(namespace, name),
         subject,
     };
     let token = tokens(api)?.sign(&claims).ok_or_else(|| ApiError::Internal("the token could not be signed".into()))?;
-    let expires = Timestamp::from_second(claims.exp).map_err(|error| ApiError::Internal(error.to_string()))?;
+    let expires =
+        Timestamp::from_second(now.as_second() + seconds).map_err(|error| ApiError::Internal(error.to_string()))?;
     request["kind"] = json!("TokenRequest");
     request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["metadata"] = json!({"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)});
@@ -104,6 +111,7 @@ async fn subject(api: &Api, namespace: &str, account: &Value, reference: &Value)
         pod: None,
         secret: None,
         serviceaccount: bound(account),
+        warnafter: None,
     };
     if reference.is_null() {
         return Ok(subject);
@@ -238,7 +246,7 @@ pub(crate) async fn identity_of(
         let identity = kept_identity(api, token, claims).await?;
         return Ok(identity.map(|identity| (identity, vec![ISSUER.to_owned()])));
     };
-    let Subject { namespace, node, pod, secret, serviceaccount } = subject;
+    let Subject { namespace, node, pod, secret, serviceaccount, warnafter: _ } = subject;
     let here = Some(namespace.as_str());
     let parts = [
         ("serviceaccounts", here, Some(&serviceaccount)),
@@ -314,7 +322,7 @@ fn extra(jti: &str, pod: Option<&Bound>, node: Option<&Bound>) -> BTreeMap<Strin
     extra
 }
 
-/// OIDC discovery, for those who check tokens themselves.
+/// API-651: OIDC discovery, for those who check tokens themselves.
 pub(crate) fn discovery(api: &Api, path: &str) -> Answer {
     let tokens = api.tokens.as_ref().ok_or(ApiError::NoSuchPage)?;
     match path {

@@ -9,15 +9,15 @@ mod runtime_class;
 mod service_account;
 mod storage;
 
-use objects::Kind;
 use objects::kinds::networking::ingress;
 use objects::placement::conditions::{NOT_READY, UNREACHABLE};
-use serde_json::{Value, json};
+use objects::{Kind, Subresource};
+use serde_json::{Map, Value, json};
 use store::ListRequest;
 
 use crate::api::{Api, Call};
 use crate::error::ApiError;
-use crate::{authz, certificates, namespaces, object, services};
+use crate::{authz, certificates, namespaces, object, services, write};
 use node_restriction::Write;
 
 pub(crate) async fn create(
@@ -37,6 +37,9 @@ pub(crate) async fn create(
         service_account::admit(api, kind, namespace, doc).await?;
         priority::pod(api, kind, doc).await?;
         tolerations(doc);
+        if let Some(labels) = topology(api, object::text(doc, &["spec", "nodeName"])).await? {
+            label(doc, labels);
+        }
         runtime_class::admit(api, kind, doc).await?;
         limits::check(api, kind, namespace, doc).await?;
     }
@@ -144,6 +147,7 @@ pub(crate) async fn update(api: &Api, kind: &'static Kind, doc: &mut Value, old:
     }
     priority::class(api, kind, doc).await?;
     if kind.kind == "Pod" {
+        tolerations(doc);
         // API-710: priority is settled once.
         let spec = object::object_mut(doc, "spec");
         for key in ["priority", "preemptionPolicy"] {
@@ -177,6 +181,51 @@ async fn default_ingress_class(api: &Api, doc: &mut Value) -> Result<(), ApiErro
     Ok(())
 }
 
+/// API-712: a resize must keep to the limits that a new pod has to keep to.
+pub(crate) async fn before_part(api: &Api, part: Subresource, doc: &mut Value, old: &Value) -> Result<(), ApiError> {
+    match part {
+        Subresource::Resize if !write::is_deleting(old) => {
+            limits::default(api, object::text(old, &["metadata", "namespace"]), doc).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same when it is known what will be stored.
+pub(crate) async fn after_part(api: &Api, kind: &Kind, part: Subresource, doc: &Value) -> Result<(), ApiError> {
+    match part {
+        Subresource::Resize if !write::is_deleting(doc) => {
+            limits::check(api, kind, object::text(doc, &["metadata", "namespace"]), doc).await
+        }
+        _ => Ok(()),
+    }
+}
+
+/// API-714: what a pod's labels say of the place it runs at.
+const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/zone", "topology.kubernetes.io/region"];
+
+/// The labels of a node that its pods get; a node that is not there has none.
+pub(crate) async fn topology(api: &Api, node: &str) -> Result<Option<Map<String, Value>>, ApiError> {
+    if node.is_empty() {
+        return Ok(None);
+    }
+    let Some(entry) = api.store.get(&object::key(&objects::kinds::node::KIND, None, node)).await? else {
+        return Ok(None);
+    };
+    let node = object::document(&entry);
+    let known = |key: &str| Some((key.to_owned(), node["metadata"]["labels"].get(key)?.clone()));
+    let labels: Map<String, Value> = TOPOLOGY.into_iter().filter_map(known).collect();
+    Ok(Some(labels).filter(|labels| !labels.is_empty()))
+}
+
+/// Whatever the object said before.
+pub(crate) fn label(doc: &mut Value, labels: Map<String, Value>) {
+    let held = object::metadata_mut(doc).entry("labels").or_insert(json!({}));
+    if let Some(held) = held.as_object_mut() {
+        held.extend(labels);
+    }
+}
+
 /// API-715, TC-171: nothing is placed on a node before its controller has seen that it
 /// is ready.
 fn not_ready(doc: &mut Value) {
@@ -188,7 +237,8 @@ fn not_ready(doc: &mut Value) {
     }
 }
 
-/// API-709: five minutes on a lost node, unless the pod says otherwise.
+/// API-709: five minutes on a lost node, unless the pod says otherwise. Who
+/// forgets them in an update gets them again.
 fn tolerations(doc: &mut Value) {
     let list = object::object_mut(doc, "spec").entry("tolerations").or_insert(json!([]));
     let Some(list) = list.as_array_mut() else { return };

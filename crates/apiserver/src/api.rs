@@ -294,7 +294,7 @@ impl Api {
         Ok(response)
     }
 
-    /// API-092, API-094: a body in protobuf or YAML is JSON from here on.
+    /// API-092, API-094, API-688, API-703: a body in protobuf or YAML is JSON from here on.
     async fn in_json(
         &self,
         headers: &mut HeaderMap,

@@ -2,7 +2,7 @@
 //! API-025: what is listed here is served here. API-030: both roots are
 //! aggregated. API-032: there are no peers to leave out. API-072, API-090,
 //! API-091: clients ask here before anything else. API-089: there is no group
-//! of metrics.
+//! of metrics. API-702: what can be collected is found here.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use objects::{Kind, Subresource, kinds};

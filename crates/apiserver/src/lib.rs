@@ -33,6 +33,7 @@ mod deletion;
 mod discovery;
 mod error;
 mod eviction;
+mod expiry;
 mod flow;
 mod health;
 mod impersonation;
@@ -107,9 +108,9 @@ pub struct Trust {
     pub front_proxy: String,
 }
 
-/// The server could not make its initial objects.
+/// The server could not make its initial objects, or remove old ones.
 #[derive(Debug, thiserror::Error)]
-#[error("the initial objects could not be stored: {0}")]
+#[error("the server's own objects could not be written: {0}")]
 pub struct StartError(String);
 
 /// The API server. Cheap to clone.
@@ -144,6 +145,12 @@ impl ApiServer {
         Ok(())
     }
 
+    /// Removes what does not stay for ever and is over now; `serve` does so
+    /// by itself again and again.
+    pub async fn sweep(&self) -> Result<(), StartError> {
+        expiry::sweep(&self.0).await.map_err(|error| StartError(error.to_string()))
+    }
+
     /// The server as seen by one in-process caller: no socket, no TLS.
     pub fn service(&self, identity: Identity) -> Service {
         let from = Origin { identity: Some(Arc::new(identity)), address: None };
@@ -164,6 +171,10 @@ impl ApiServer {
         tls: Arc<rustls::ServerConfig>,
         shutdown: impl Future<Output = ()> + Send,
     ) -> std::io::Result<()> {
-        serve::serve(Arc::clone(&self.0), listener, tls, shutdown).await
+        tokio::select! {
+            biased;
+            served = serve::serve(Arc::clone(&self.0), listener, tls, shutdown) => served,
+            never = expiry::run(&self.0) => match never {},
+        }
     }
 }

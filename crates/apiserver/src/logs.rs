@@ -56,7 +56,7 @@ fn check_options(query: &Query) -> Result<(), ApiError> {
     Err(ApiError::Invalid { kind, name: String::new(), errors })
 }
 
-/// API-611.
+/// API-611, API-615: kubectl names one; others must where there are several.
 pub(crate) fn container(pod: &Value, asked: Option<&str>) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<String> {
         let list = pod["spec"][list].as_array().into_iter().flatten();

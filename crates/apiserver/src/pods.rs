@@ -1,4 +1,4 @@
-//! pods/binding (API-594 to API-596, LC-020): a pod is given its node once.
+//! pods/binding (API-594 to API-596, API-714, LC-020): a pod is given its node once.
 
 use http::{HeaderMap, Response, StatusCode};
 use objects::{FieldError, Kind, kinds};
@@ -11,7 +11,7 @@ use crate::body::WriteOptions;
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::query::Query;
 use crate::target::ResourcePath;
-use crate::{negotiate, object, write};
+use crate::{admission, negotiate, object, write};
 
 pub(crate) fn kind() -> &'static Kind {
     kinds::find("", "v1", "pods").expect("the kinds table has pods")
@@ -71,9 +71,15 @@ async fn assign(
     options: &WriteOptions,
 ) -> Result<Response<Body>, ApiError> {
     let key = object::key(kind(), namespace, name);
+    let mut binding = binding.clone();
+    if binding["target"]["kind"] == "Node"
+        && let Some(labels) = admission::topology(api, object::text(&binding, &["target", "name"])).await?
+    {
+        admission::label(&mut binding, labels);
+    }
     loop {
         let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind(), name))?;
-        let doc = bound(object::document(&entry), binding, &api.timestamp())?;
+        let doc = bound(object::document(&entry), &binding, &api.timestamp())?;
         if options.is_dry_run {
             return Ok(success());
         }

@@ -1,10 +1,12 @@
 //! Questions about who someone is and what they may do (API-652, API-653,
 //! API-676, API-677): answered, never stored.
 
+mod selectors;
+
 use std::collections::BTreeMap;
 
 use http::{Response, StatusCode};
-use objects::{FieldError, FieldSelector};
+use objects::FieldError;
 use serde_json::{Value, json};
 
 use crate::accounts;
@@ -84,6 +86,10 @@ async fn access(api: &Api, call: &Call, doc: &Value) -> Result<Value, ApiError> 
     if !reason.is_empty() {
         status["reason"] = json!(reason);
     }
+    let ignored = selectors::ignored(&doc["spec"]["resourceAttributes"]);
+    if !ignored.is_empty() {
+        status["evaluationError"] = json!(ignored);
+    }
     Ok(status)
 }
 
@@ -111,27 +117,9 @@ fn asked(spec: &Value) -> Access {
         subresource: text("subresource"),
         namespace: text("namespace"),
         name: text("name"),
-        fields: fields(&attributes["fieldSelector"]),
+        fields: selectors::fields(&attributes["fieldSelector"]).0,
     };
     Access { verb: text("verb"), to: Object::Resource(resource) }
-}
-
-/// What is said in a way we do not know narrows nothing.
-fn fields(selector: &Value) -> FieldSelector {
-    let raw = object::text(selector, &["rawSelector"]);
-    if !raw.is_empty() {
-        return FieldSelector::parse(raw).unwrap_or_default();
-    }
-    let of = |requirement: &Value| {
-        let (key, values) = (object::text(requirement, &["key"]), texts(&requirement["values"]));
-        match (object::text(requirement, &["operator"]), &values[..]) {
-            ("In", [value]) => Some(format!("{key}={value}")),
-            ("NotIn", [value]) => Some(format!("{key}!={value}")),
-            _ => None,
-        }
-    };
-    let terms: Vec<String> = selector["requirements"].as_array().into_iter().flatten().filter_map(of).collect();
-    FieldSelector::parse(&terms.join(",")).unwrap_or_default()
 }
 
 fn problems(call: &Call, doc: &Value) -> Vec<FieldError> {
@@ -149,6 +137,7 @@ fn problems(call: &Call, doc: &Value) -> Vec<FieldError> {
     if !is_own && object::text(spec, &["user"]).is_empty() && texts(&spec["groups"]).is_empty() {
         errors.push(FieldError::invalid("spec.user", "", "at least one of user or group must be specified"));
     }
+    errors.extend(selectors::problems(&spec["resourceAttributes"]));
     if call.kind.is_namespaced() {
         let namespace = call.namespace().unwrap_or_default();
         let given = object::text(spec, &["resourceAttributes", "namespace"]);

@@ -10,7 +10,7 @@ use crate::answer::Answer;
 use crate::api::{Api, Call, RequestBody};
 use crate::body::{self, Patch, PatchKind, WriteOptions};
 use crate::error::{ApiError, KindName, ResourceName};
-use crate::ownership::{self, Endpoint};
+use crate::ownership::{self, Config, Endpoint};
 use crate::write::{self, Part, Stored};
 use crate::{negotiate, object, read};
 
@@ -30,12 +30,14 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> An
 
 /// API-082: what `kubectl scale` sends.
 pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
-    let options = WriteOptions::parse(&call.query, "PatchOptions")?.by(&call.headers);
+    let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let kind_of_patch = Patch::kind_of(&call.headers)?;
-    if kind_of_patch == PatchKind::Apply {
-        return Err(ApiError::UnsupportedMediaType("application/json-patch+json, application/merge-patch+json"));
-    }
     let bytes = api.collect(body).await?;
+    if kind_of_patch == PatchKind::Apply {
+        let config = Config::parse(&bytes, &call.query, &options, &mut call.warnings)?;
+        return update(api, call, &Source::Apply(config), &options).await;
+    }
+    let options = options.by(&call.headers);
     let patch = Patch::parse(kind_of_patch, &bytes, &call.query)?;
     update(api, call, &Source::Patch(patch), &options).await
 }
@@ -43,6 +45,36 @@ pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody) -> Answ
 enum Source {
     Replace(Value),
     Patch(Patch),
+    Apply(Config),
+}
+
+impl Source {
+    /// The controller, who owns its fields, and whether all this is for one version only.
+    fn next(
+        &self,
+        api: &Api,
+        call: &mut Call,
+        old: &Value,
+        options: &WriteOptions,
+    ) -> Result<(Value, Value, bool), ApiError> {
+        let endpoint = Endpoint { options, part: Part::Of(Subresource::Scale) };
+        let mut wanted = match self {
+            Self::Replace(wanted) => wanted.clone(),
+            Self::Patch(patch) => {
+                let name = call.path.name.as_deref();
+                patch.apply(&scale::KIND, name, &scale::of(old), options, &mut call.warnings)?
+            }
+            Self::Apply(config) => {
+                let (doc, owners) = config.apply_scale(api, call.kind, old, endpoint)?;
+                let is_conditional = check(api, call, &mut config.document.clone(), old)?;
+                return Ok((doc, owners, is_conditional));
+            }
+        };
+        let is_conditional = check(api, call, &mut wanted, old)?;
+        let mut doc = scale::apply(old, &wanted);
+        let owners = ownership::track(api, call.kind, Some(old), &mut doc, endpoint);
+        Ok((doc, owners, is_conditional))
+    }
 }
 
 /// API-388: how often a lost race is run again.
@@ -53,17 +85,7 @@ async fn update(api: &Api, call: &mut Call, source: &Source, options: &WriteOpti
     for _ in 0..UPDATE_TRIES {
         let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
         let old = object::document(&entry);
-        let mut wanted = match source {
-            Source::Replace(wanted) => wanted.clone(),
-            Source::Patch(patch) => {
-                let name = call.path.name.as_deref();
-                patch.apply(&scale::KIND, name, &scale::of(&old), options, &mut call.warnings)?
-            }
-        };
-        let is_conditional = check(api, call, &mut wanted, &old)?;
-        let mut doc = scale::apply(&old, &wanted);
-        let endpoint = Endpoint { options, part: Part::Of(Subresource::Scale) };
-        let owners = ownership::track(api, call.kind, Some(&old), &mut doc, endpoint);
+        let (doc, owners, is_conditional) = source.next(api, call, &old, options)?;
         let mut doc = write::prepare(api, call.kind, doc, &old, Part::Main).await?;
         ownership::settle(&mut doc, owners, &old);
         match write::store_update(api, call, &entry, &doc, options).await? {

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Who signs; also the only audience that the API server itself answers to.
+/// Who signs; also the only audience that the API server itself answers to
+/// (API-644).
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// API-647: clocks may differ by this much.
@@ -61,6 +62,9 @@ pub(crate) struct Subject {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) secret: Option<Bound>,
     pub(crate) serviceaccount: Bound,
+    /// API-650: from when on it should have been replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) warnafter: Option<i64>,
 }
 
 /// Who signs the tokens of Secrets.
@@ -173,6 +177,7 @@ pub(crate) mod tests {
                 pod: Some(bound("web")),
                 secret: None,
                 serviceaccount: bound("robot"),
+                warnafter: None,
             },
         }
     }

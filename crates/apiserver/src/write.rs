@@ -206,7 +206,8 @@ pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody, part: P
     let kind_of_patch = Patch::kind_of(&call.headers)?;
     // API-078.
     if kind_of_patch == PatchKind::Apply {
-        let config = Config::parse(&api.collect(body).await?, &call.query, &options)?;
+        let bytes = api.collect(body).await?;
+        let config = Config::parse(&bytes, &call.query, &options, &mut call.warnings)?;
         return update(api, call, &Source::Apply(config), part, &options).await;
     }
     let options = options.by(&call.headers);
@@ -346,7 +347,7 @@ pub(crate) fn check_name(doc: &Value, name: &str) -> Result<(), ApiError> {
 }
 
 /// Name, namespace, uid and version must fit the stored object (API-123,
-/// API-159, API-347).
+/// API-159, API-347, API-606).
 fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> Result<(), ApiError> {
     place_in_namespace(doc, call.namespace())?;
     check_name(doc, call.name())?;
@@ -393,6 +394,7 @@ pub(crate) async fn prepare(
             kind.ops.validate_status_update(&doc, old, gates)
         }
         Part::Of(part) => {
+            admission::before_part(api, part, &mut doc, old).await?;
             kind.ops.prepare_part(part, &mut doc, old, gates);
             kind.ops.validate_part(part, &doc, old, gates)
         }
@@ -404,7 +406,13 @@ pub(crate) async fn prepare(
     if kind.kind == CERTIFICATE_REQUEST {
         errors.extend(certificates::finish_update(&mut doc, old, &api.timestamp()));
     }
-    if errors.is_empty() { Ok(doc) } else { Err(ApiError::invalid(kind, object::name(old), errors)) }
+    if !errors.is_empty() {
+        return Err(ApiError::invalid(kind, object::name(old), errors));
+    }
+    if let Part::Of(part) = part {
+        admission::after_part(api, kind, part, &doc).await?;
+    }
+    Ok(doc)
 }
 
 pub(crate) enum Stored {

@@ -9,6 +9,8 @@ mod fixture;
 use std::time::Duration;
 
 use apiserver::{Config, Identity, SigningKey};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use fixture::{Client, Fixture, fixture_with, json_of};
 use http::Request;
@@ -275,4 +277,75 @@ async fn api_645_a_token_in_a_secret_is_somebody_as_long_as_it_is_there() {
     let invalid = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}}});
     admin.merge(path, &invalid).await;
     assert_eq!(call_as(&server, "POST", WHO, &token).await.0, 401, "it was taken back");
+}
+
+fn claims(token: &str) -> (Value, Value) {
+    let part = |index: usize| {
+        let text = token.split('.').nth(index).unwrap();
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(text).unwrap()).unwrap()
+    };
+    (part(0), part(1))
+}
+
+#[tokio::test]
+async fn api_646_api_651_a_token_says_what_it_is_and_can_be_checked_by_others() {
+    let server = server().await;
+    let pod = bound_pod(&server, "web").await;
+    let (header, claims) = claims(&token(&server.admin, bound_to(&pod)).await);
+    let (_, keys) = server.admin.get("/openid/v1/jwks").await;
+    assert_eq!((&header["alg"], &header["kid"]), (&json!("ES256"), &keys["keys"][0]["kid"]));
+    let (_, document) = server.admin.get("/.well-known/openid-configuration").await;
+    assert_eq!((&claims["iss"], &claims["aud"]), (&document["issuer"], &json!([document["issuer"]])));
+    assert_eq!(document["response_types_supported"], json!(["id_token"]));
+    assert_eq!(document["subject_types_supported"], json!(["public"]));
+    let keys = server.admin.get_as("/openid/v1/jwks", "application/jwk-set+json").await;
+    assert_eq!(keys.headers()["content-type"], "application/jwk-set+json");
+    assert_eq!(claims["sub"], "system:serviceaccount:default:default");
+    assert_eq!(claims["exp"].as_i64().unwrap() - claims["iat"].as_i64().unwrap(), 3600);
+    assert_eq!(claims["nbf"], claims["iat"]);
+    assert_eq!(claims["jti"].as_str().unwrap().len(), 36);
+    let subject = &claims["kubernetes.io"];
+    assert_eq!((&subject["namespace"], &subject["serviceaccount"]["name"]), (&json!("default"), &json!("default")));
+    assert_eq!(subject["pod"], json!({"name": "web", "uid": pod["metadata"]["uid"]}));
+    assert_eq!(subject["node"]["name"], "n1");
+    assert_eq!((subject.get("secret"), subject.get("warnafter")), (None, None));
+}
+
+#[tokio::test]
+async fn api_644_a_token_for_somebody_else_is_not_for_us() {
+    let server = server().await;
+    let (_, document) = server.admin.get("/.well-known/openid-configuration").await;
+    for (audiences, code) in [(json!(["vault"]), 401), (json!(["vault", document["issuer"]]), 201), (json!([]), 201)] {
+        let token = token(&server.admin, json!({"audiences": audiences})).await;
+        assert_eq!(call_as(&server, "POST", WHO, &token).await.0, code, "{audiences}");
+    }
+}
+
+#[tokio::test]
+async fn api_650_programs_that_never_look_again_have_a_year() {
+    let server = server().await;
+    let pod = bound_pod(&server, "web").await;
+    let mut spec = bound_to(&pod);
+    spec["expirationSeconds"] = json!(3607);
+    let (_, answer) = server.admin.post(TOKEN, &request(spec.clone())).await;
+    let text = answer["status"]["token"].as_str().unwrap();
+    let (_, extended) = claims(text);
+    let second = |claim: &Value| claim.as_i64().unwrap();
+    let made = second(&extended["iat"]);
+    assert_eq!(second(&extended["exp"]) - made, 365 * 24 * 3600);
+    assert_eq!(second(&extended["kubernetes.io"]["warnafter"]) - made, 3607);
+    assert_eq!(answer["spec"]["expirationSeconds"], 3607);
+    let told: jiff::Timestamp = answer["status"]["expirationTimestamp"].as_str().unwrap().parse().unwrap();
+    assert_eq!(told.as_second() - made, 3607);
+    server.clock.advance(std::time::Duration::from_secs(100 * 24 * 3600));
+    assert_eq!(call_as(&server, "POST", WHO, text).await.0, 201);
+    for (key, value) in
+        [("expirationSeconds", json!(3608)), ("boundObjectRef", Value::Null), ("audiences", json!(["vault"]))]
+    {
+        let mut other = spec.clone();
+        other[key] = value;
+        let (_, plain) = claims(&token(&server.admin, other).await);
+        assert!(second(&plain["exp"]) - second(&plain["iat"]) <= 3608, "{key}");
+        assert_eq!(plain["kubernetes.io"].get("warnafter"), None, "{key}");
+    }
 }

@@ -261,3 +261,81 @@ async fn claims_grow_where_their_class_lets_them() {
         assert_eq!(code, expected, "{answer}");
     }
 }
+
+#[tokio::test]
+async fn api_712_a_resize_keeps_to_the_limits_too() {
+    let fixture = fixture().await;
+    fixture.admin.post(PODS, &pod_with("web", &json!({"resources": {"requests": {"cpu": "1"}}}))).await;
+    limits(&fixture, json!([{"type": "Container", "max": {"cpu": "2"}, "default": {"cpu": "2"}}])).await;
+    let path = format!("{PODS}/web/resize");
+    let strategic = "application/strategic-merge-patch+json";
+    let cpu = |amount: &str| json!({"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": amount}, "limits": {"cpu": amount}}}]}});
+    let (code, refused) = fixture.admin.call("PATCH", &path, strategic, &cpu("3")).await;
+    let expected = "pods \"web\" is forbidden: maximum cpu usage per Container is 2, but limit is 3";
+    assert_eq!((code, &refused["message"]), (403, &json!(expected)));
+    let (code, resized) = fixture.admin.call("PATCH", &path, strategic, &cpu("2")).await;
+    assert_eq!(
+        (code, &resized["spec"]["containers"][0]["resources"]["limits"]),
+        (200, &json!({"cpu": "2"})),
+        "{resized}"
+    );
+}
+
+#[tokio::test]
+async fn api_709_an_update_without_them_gets_the_tolerations_again() {
+    let fixture = fixture().await;
+    let mut made = fixture.admin.pod("web").await;
+    let tolerations = made["spec"]["tolerations"].clone();
+    assert_eq!(tolerations.as_array().unwrap().len(), 2);
+    made["spec"]["tolerations"] = json!([{"key": "mine", "operator": "Exists"}]);
+    let (code, stored) = fixture.admin.put(&format!("{PODS}/web"), &made).await;
+    assert_eq!(code, 200, "{stored}");
+    let all = stored["spec"]["tolerations"].as_array().unwrap();
+    assert_eq!(all[1..], tolerations.as_array().unwrap()[..]);
+}
+
+#[tokio::test]
+async fn api_714_a_pod_knows_the_zone_of_its_node() {
+    let fixture = fixture().await;
+    let labels = json!({"topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1",
+        "kubernetes.io/hostname": "n1"});
+    let node = json!({"metadata": {"name": "n1", "labels": labels}});
+    assert_eq!(fixture.admin.post("/api/v1/nodes", &node).await.0, 201);
+    let mut web = pod("web");
+    web["metadata"]["labels"]["topology.kubernetes.io/zone"] = json!("elsewhere");
+    fixture.admin.post(PODS, &web).await;
+    fixture.admin.bind("web", "n1").await;
+    let placed = json!({"app": "web", "topology.kubernetes.io/zone": "z1", "topology.kubernetes.io/region": "r1"});
+    assert_eq!(fixture.admin.get(&format!("{PODS}/web")).await.1["metadata"]["labels"], placed);
+    web["metadata"]["name"] = json!("here");
+    web["spec"]["nodeName"] = json!("n1");
+    assert_eq!(fixture.admin.post(PODS, &web).await.1["metadata"]["labels"], placed);
+    // Nothing is known about a node that is not there.
+    fixture.admin.pod("lost").await;
+    assert_eq!(fixture.admin.bind("lost", "n2").await.0, 201);
+    assert_eq!(fixture.admin.get(&format!("{PODS}/lost")).await.1["metadata"]["labels"], json!({"app": "lost"}));
+}
+
+#[tokio::test]
+async fn api_721_pods_are_admitted_step_by_step() {
+    let fixture = fixture().await;
+    limits(&fixture, json!([{"type": "Container", "defaultRequest": {"cpu": "1"}, "max": {"cpu": "2"}}])).await;
+    let mut web = pod_with("web", &json!({"resources": {"limits": {"cpu": "3"}, "requests": {"cpu": "3"}}}));
+    web["spec"]["serviceAccountName"] = json!("robot");
+    web["spec"]["priorityClassName"] = json!("urgent");
+    let refused = async |web: &Value| {
+        let (code, refused) = fixture.admin.post(PODS, web).await;
+        assert_eq!(code, 403, "{refused}");
+        refused["message"].as_str().unwrap().to_owned()
+    };
+    assert!(refused(&web).await.contains("serviceaccount \"robot\" not found"));
+    let account = json!({"metadata": {"name": "robot"}});
+    fixture.admin.post("/api/v1/namespaces/default/serviceaccounts", &account).await;
+    assert!(refused(&web).await.contains("no PriorityClass with name urgent was found"));
+    let class = json!({"metadata": {"name": "urgent"}, "value": 5});
+    fixture.admin.post("/apis/scheduling.k8s.io/v1/priorityclasses", &class).await;
+    assert!(refused(&web).await.contains("maximum cpu usage per Container is 2"));
+    web["spec"]["containers"][0]["resources"] = json!({"limits": {"cpu": "2"}});
+    let (code, made) = fixture.admin.post(PODS, &web).await;
+    assert_eq!((code, &made["spec"]["priority"]), (201, &json!(5)), "{made}");
+}

@@ -4,8 +4,9 @@
 #[path = "support/fixture.rs"]
 mod support;
 
+use apiserver::Config;
 use serde_json::{Value, json};
-use support::{Client, fixture, json_of, pod};
+use support::{Client, fixture, fixture_on, json_of, pod};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -213,4 +214,66 @@ async fn api_456_configurations_may_be_yaml() {
     assert_eq!(response.status(), 400);
     let message = json_of(response).await["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("error decoding YAML: "), "{message}");
+}
+
+#[tokio::test]
+async fn api_341_keys_that_a_configuration_has_twice_are_told() {
+    let fixture = fixture().await;
+    let send = async |query: &str, body: &'static str| {
+        let request = http::Request::patch(format!("{MAPS}/m?fieldManager=me{query}"))
+            .header("content-type", "application/apply-patch+yaml")
+            .body(http_body_util::Full::from(body))
+            .unwrap();
+        let response = fixture.admin.send(request).await;
+        let warnings = response.headers().get_all("warning").iter().map(|it| it.to_str().unwrap().to_owned());
+        (response.status().as_u16(), warnings.collect::<Vec<_>>(), json_of(response).await)
+    };
+    let yaml = "apiVersion: v1\nkind: ConfigMap\ndata:\n  a: one\n  a: two\n";
+    let (code, warnings, made) = send("", yaml).await;
+    assert_eq!((code, &made["data"]), (201, &json!({"a": "two"})));
+    assert_eq!(warnings, [r#"299 - "line 5: key \"a\" already set in map""#]);
+    let json = r#"{"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1", "a": "2"}}"#;
+    assert_eq!(send("", json).await.1, [r#"299 - "line 1: key \"a\" already set in map""#]);
+    assert_eq!(send("&fieldValidation=Ignore", yaml).await.1.len(), 0);
+    let (code, _, refused) = send("&fieldValidation=Strict", yaml).await;
+    let expected = "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  line 5: key \"a\" already set in map";
+    assert_eq!((code, &refused["message"]), (400, &json!(expected)));
+}
+
+#[tokio::test]
+async fn api_455_owners_are_always_sent() {
+    let fixture = fixture().await;
+    let (_, made) = fixture.admin.post(MAPS, &map(json!({"a": "1"}))).await;
+    assert_eq!(managers(&made).len(), 1);
+    let (_, read) = fixture.admin.get(&format!("{MAPS}/m")).await;
+    assert_eq!(read["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+    let (_, list) = fixture.admin.get(MAPS).await;
+    let item = list["items"].as_array().unwrap().iter().find(|item| item["metadata"]["name"] == "m").unwrap();
+    assert_eq!(item["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+    let mut events = fixture.admin.watch(&format!("{MAPS}?watch=true&fieldSelector=metadata.name%3Dm")).await;
+    let event = events.next().await.unwrap();
+    assert_eq!(event["object"]["metadata"]["managedFields"], made["metadata"]["managedFields"]);
+}
+
+#[tokio::test]
+async fn api_464_what_is_too_large_with_its_owners_is_stored_without() {
+    let options = store::Options { value_bytes_max: 200_000, ..store::Options::default() };
+    let fixture = fixture_on(Config::default(), options).await;
+    let admin = &fixture.admin;
+    // Who owns so many keys is said at greater length than what they are.
+    let data: serde_json::Map<String, Value> =
+        (0..2000).map(|number| (format!("a-key-that-is-long-enough-{number:08}"), json!(""))).collect();
+    admin.post(MAPS, &map(json!({"a": "1"}))).await;
+    let (code, stored) = admin.merge(&format!("{MAPS}/m?fieldManager=one"), &json!({"data": data})).await;
+    assert_eq!(code, 200, "{}", stored["message"]);
+    assert!(!managers(&stored).is_empty(), "it still fits");
+    let text = "x".repeat(60_000);
+    let (code, stored) = admin.merge(&format!("{MAPS}/m?fieldManager=two"), &json!({"data": {"large": text}})).await;
+    assert_eq!(code, 200, "{}", stored["message"]);
+    assert_eq!(stored["metadata"].get("managedFields"), None);
+    assert_eq!(stored["data"].as_object().unwrap().len(), 2002);
+    // What is too large by itself is refused, and changes nothing.
+    let (code, _) = admin.merge(&format!("{MAPS}/m"), &json!({"data": {"larger": "x".repeat(200_000)}})).await;
+    assert!(code >= 400, "{code}");
+    assert_eq!(admin.get(&format!("{MAPS}/m")).await.1, stored);
 }

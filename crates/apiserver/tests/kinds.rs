@@ -245,3 +245,33 @@ async fn api_044_the_store_is_the_one_part_that_is_known() {
         "kind": "ComponentStatus", "verbs": ["get", "list"], "shortNames": ["cs"]});
     assert_eq!(entry, Some(&expected));
 }
+
+#[tokio::test]
+async fn api_769_events_go_an_hour_after_their_last_word() {
+    let fixture = fixture().await;
+    let path = "/api/v1/namespaces/default/events";
+    let event = |name: &str| {
+        json!({"metadata": {"name": name}, "involvedObject": {"kind": "Pod", "namespace": "default", "name": "web"},
+            "reason": "Started", "count": 1})
+    };
+    for name in ["old", "retold"] {
+        assert_eq!(fixture.admin.post(path, &event(name)).await.0, 201);
+    }
+    let mut watch = fixture.admin.watch(&format!("{path}?watch=true&resourceVersion=0")).await;
+    assert_eq!((watch.brief().await, watch.brief().await), ("ADDED old".to_owned(), "ADDED retold".to_owned()));
+    let wait = |seconds: u64| fixture.clock.advance(std::time::Duration::from_secs(seconds));
+    wait(1800);
+    assert_eq!(fixture.admin.merge(&format!("{path}/retold"), &json!({"count": 2})).await.0, 200);
+    assert_eq!(watch.brief().await, "MODIFIED retold");
+    wait(1799);
+    fixture.api.sweep().await.unwrap();
+    assert_eq!(fixture.admin.get(&format!("{path}/old")).await.0, 200);
+    wait(1);
+    fixture.api.sweep().await.unwrap();
+    assert_eq!(fixture.admin.get(&format!("{path}/old")).await.0, 404);
+    assert_eq!(watch.brief().await, "DELETED old");
+    assert_eq!(fixture.admin.get(&format!("{path}/retold")).await.0, 200);
+    wait(1800);
+    fixture.api.sweep().await.unwrap();
+    assert_eq!(watch.brief().await, "DELETED retold");
+}

@@ -410,3 +410,136 @@ async fn tc_171_api_715_a_new_node_is_not_used_before_it_is_seen_ready() {
     let (code, ready) = admin.merge("/api/v1/nodes/plain", &json!({"spec": {"taints": null}})).await;
     assert_eq!((code, &ready["spec"]["taints"]), (200, &Value::Null), "only when it is made");
 }
+
+#[tokio::test]
+async fn api_388_a_patch_is_made_of_what_is_there_now() {
+    let fixture = fixture().await;
+    fixture.admin.post(MAPS, &config_map("m")).await;
+    let path = format!("{MAPS}/m");
+    // All of them read the same version and write one after the other.
+    let patches = (0..6).map(|number| {
+        let (admin, path) = (fixture.admin.clone(), path.clone());
+        tokio::spawn(async move { admin.merge(&path, &json!({"data": {format!("k{number}"): "v"}})).await.0 })
+    });
+    for patch in patches.collect::<Vec<_>>() {
+        assert_eq!(patch.await.unwrap(), 200);
+    }
+    let (_, stored) = fixture.admin.get(&path).await;
+    let count = stored["data"].as_object().unwrap().keys().filter(|key| key.starts_with('k')).count();
+    assert_eq!(count, 6, "{stored}");
+    let version = stored["metadata"]["resourceVersion"].clone();
+    let patch = json!({"metadata": {"resourceVersion": version}, "data": {"new": "1"}});
+    assert_eq!(fixture.admin.merge(&path, &patch).await.0, 200);
+    let (code, refused) = fixture.admin.merge(&path, &patch).await;
+    assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
+    assert_eq!(fixture.admin.merge(&format!("{MAPS}/none"), &json!({})).await.0, 404);
+}
+
+#[tokio::test]
+async fn api_392_a_patch_that_makes_no_object_of_the_kind_is_invalid() {
+    let fixture = fixture().await;
+    fixture.admin.post(MAPS, &config_map("m")).await;
+    for kind in ["application/merge-patch+json", "application/strategic-merge-patch+json"] {
+        let path = format!("{MAPS}/m");
+        let (code, refused) = fixture.admin.call("PATCH", &path, kind, &json!({"data": {"a": 1}})).await;
+        assert_eq!((code, &refused["reason"]), (422, &json!("Invalid")), "{refused}");
+        assert_eq!(refused["details"]["causes"][0]["field"], "patch", "{refused}");
+    }
+    assert_eq!(fixture.admin.get(&format!("{MAPS}/m")).await.1["data"].get("a"), config_map("m")["data"].get("a"));
+}
+
+#[tokio::test]
+async fn api_400_some_maps_are_replaced_not_merged() {
+    let fixture = fixture().await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget =
+        json!({"metadata": {"name": "b"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}});
+    assert_eq!(fixture.admin.post(budgets, &budget).await.0, 201);
+    let patch = json!({"spec": {"selector": {"matchLabels": {"c": "d"}}}});
+    let strategic = "application/strategic-merge-patch+json";
+    let (code, patched) = fixture.admin.call("PATCH", &format!("{budgets}/b"), strategic, &patch).await;
+    assert_eq!((code, &patched["spec"]["selector"]), (200, &json!({"matchLabels": {"c": "d"}})), "{patched}");
+    assert_eq!(patched["spec"]["minAvailable"], 1);
+}
+
+#[tokio::test]
+async fn api_594_api_596_a_binding_says_which_pod_and_which_node() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let web = admin.pod("web").await;
+    let binding = |metadata: Value, target: Value| json!({"kind": "Binding", "apiVersion": "v1", "metadata": metadata, "target": target});
+    let to_node = json!({"kind": "Node", "name": "n1"});
+    let path = format!("{PODS}/web/binding");
+    let (code, refused) = admin.post(&path, &binding(json!({"name": "other"}), to_node.clone())).await;
+    assert_eq!((code, &refused["message"]), (400, &json!("name in URL does not match name in Binding object")));
+    let (code, refused) = admin.post(&path, &binding(json!({"name": "web"}), json!({"kind": "Host"}))).await;
+    assert_eq!(code, 422);
+    let fields: Vec<&Value> = refused["details"]["causes"].as_array().unwrap().iter().map(|it| &it["field"]).collect();
+    assert_eq!(fields, ["target.kind", "target.name"], "{refused}");
+    for wrong in [json!({"name": "web", "uid": "old"}), json!({"name": "web", "resourceVersion": "1"})] {
+        assert_eq!(admin.post(&path, &binding(wrong, to_node.clone())).await.0, 409);
+    }
+    let conflict = |detail: &str| format!("Operation cannot be fulfilled on pods/binding \"web\": {detail}");
+    let mut gated = pod("gated");
+    gated["spec"]["schedulingGates"] = json!([{"name": "g"}]);
+    admin.post(PODS, &gated).await;
+    let (code, refused) = admin.bind("gated", "n1").await;
+    let expected = conflict("pod web has non-empty .spec.schedulingGates").replace("web", "gated");
+    assert_eq!((code, &refused["message"]), (409, &json!(expected)));
+    // The other way, and what else a binding may carry.
+    let metadata =
+        json!({"name": "web", "uid": web["metadata"]["uid"], "labels": {"l": "1"}, "annotations": {"a": "2"}});
+    let (code, answer) = admin.post("/api/v1/namespaces/default/bindings", &binding(metadata, to_node)).await;
+    assert_eq!((code, &answer["kind"], &answer["status"]), (201, &json!("Status"), &json!("Success")));
+    let (_, bound) = admin.get(&format!("{PODS}/web")).await;
+    assert_eq!((&bound["spec"]["nodeName"], &bound["metadata"]["labels"]["l"]), (&json!("n1"), &json!("1")));
+    assert_eq!(bound["metadata"]["annotations"]["a"], "2");
+    let mut going = pod("going");
+    going["metadata"]["finalizers"] = json!(["example.com/stay"]);
+    admin.post(PODS, &going).await;
+    admin.delete(&format!("{PODS}/going"), &Value::Null).await;
+    let (code, refused) = admin.bind("going", "n1").await;
+    let expected = conflict("pod web is being deleted, cannot be assigned to a host").replace("web", "going");
+    assert_eq!((code, &refused["message"]), (409, &json!(expected)));
+}
+
+#[tokio::test]
+async fn api_606_an_agents_patch_of_a_status_is_for_one_pod_only() {
+    let fixture = fixture().await;
+    let web = fixture.admin.pod("web").await;
+    let path = format!("{PODS}/web/status");
+    let patch = |uid: &Value| {
+        json!({"metadata": {"uid": uid}, "status": {"$setElementOrder/conditions": [{"type": "Ready"}, {"type": "Mine"}],
+            "conditions": [{"type": "Ready", "status": "True"}], "phase": "Running"}})
+    };
+    let mine = json!({"status": {"conditions": [{"type": "Mine", "status": "False"}]}});
+    let strategic = "application/strategic-merge-patch+json";
+    fixture.admin.call("PATCH", &path, strategic, &mine).await;
+    let (code, patched) = fixture.admin.call("PATCH", &path, strategic, &patch(&web["metadata"]["uid"])).await;
+    assert_eq!((code, &patched["status"]["phase"]), (200, &json!("Running")), "{patched}");
+    let kinds: Vec<&Value> = patched["status"]["conditions"].as_array().unwrap().iter().map(|it| &it["type"]).collect();
+    assert_eq!(kinds, ["Ready", "Mine"]);
+    let (code, refused) = fixture.admin.call("PATCH", &path, strategic, &patch(&json!("of another"))).await;
+    assert_eq!(code, 409, "{refused}");
+}
+
+#[tokio::test]
+async fn api_610_what_is_asked_of_a_log_must_make_sense() {
+    let fixture = fixture().await;
+    fixture.admin.pod("web").await;
+    for (query, detail) in [
+        ("tailLines=-1", "tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        ("limitBytes=0", "limitBytes: Invalid value: 0: must be greater than 0"),
+        ("sinceSeconds=0", "sinceSeconds: Invalid value: 0: must be greater than 0"),
+        (
+            "sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z",
+            "at most one of `sinceTime` or `sinceSeconds` may be specified",
+        ),
+        ("stream=Stdout", "stream: Forbidden: may not be specified"),
+    ] {
+        let (code, refused) = fixture.admin.get(&format!("{PODS}/web/log?{query}")).await;
+        assert_eq!((code, &refused["details"]["kind"]), (422, &json!("PodLogOptions")), "{query}");
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.starts_with("PodLogOptions \"\" is invalid: ") && message.contains(detail), "{message}");
+    }
+}

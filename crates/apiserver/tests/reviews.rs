@@ -262,3 +262,60 @@ async fn api_682_to_api_684_a_node_writes_what_is_its_own() {
     let (code, made) = n1.post(PODS, &mirror).await;
     assert_eq!(code, 201, "{made}");
 }
+
+#[tokio::test]
+async fn api_676_selectors_narrow_a_question_or_are_told_to_be_ignored() {
+    let fixture = fixture().await;
+    let of_node = |selector: Value| {
+        json!({"user": "system:node:n1", "groups": ["system:nodes"],
+            "resourceAttributes": {"verb": "list", "resource": "pods", "fieldSelector": selector}})
+    };
+    let status = async |spec: Value| review(&fixture.admin, "subjectaccessreviews", spec).await.1["status"].clone();
+    assert_eq!(status(of_node(json!({"rawSelector": "spec.nodeName=n1"}))).await["allowed"], true);
+    let required = |requirements: Value| of_node(json!({"requirements": requirements}));
+    let own = json!({"key": "spec.nodeName", "operator": "In", "values": ["n1"]});
+    assert_eq!(status(required(json!([own]))).await["allowed"], true);
+    assert_eq!(
+        status(required(json!([{"key": "spec.nodeName", "operator": "In", "values": ["n2"]}]))).await["allowed"],
+        false
+    );
+    let ignored = "spec.resourceAttributes.fieldSelector ignored due to parse error";
+    assert_eq!(status(required(json!([{"key": "a", "operator": "Exists"}]))).await["evaluationError"], ignored);
+    assert_eq!(status(of_node(json!({"rawSelector": "a"}))).await["evaluationError"], ignored);
+    let partly = status(required(json!([own, {"key": "a", "operator": "Newer", "values": ["b"]}]))).await;
+    assert_eq!(partly["allowed"], true);
+    assert_eq!(partly["evaluationError"], "spec.resourceAttributes.fieldSelector partially ignored due to parse error");
+    let labels = |selector: Value| json!({"resourceAttributes": {"verb": "list", "resource": "pods", "labelSelector": selector}});
+    let (_, fine) =
+        review(&fixture.admin, "selfsubjectaccessreviews", labels(json!({"rawSelector": "a in (b)"}))).await;
+    assert_eq!(fine["status"].get("evaluationError"), None);
+    let (_, odd) = review(&fixture.admin, "selfsubjectaccessreviews", labels(json!({"rawSelector": "a in"}))).await;
+    assert_eq!(odd["status"]["evaluationError"], "spec.resourceAttributes.labelSelector ignored due to parse error");
+
+    let wrong = json!({"resourceAttributes": {"verb": "list", "resource": "pods",
+        "fieldSelector": {"rawSelector": "a=b", "requirements": [{"operator": "In", "values": []}]},
+        "labelSelector": {}}});
+    let (code, refused) = review(&fixture.admin, "selfsubjectaccessreviews", wrong).await;
+    assert_eq!(code, 422);
+    for detail in [
+        "spec.resourceAttributes.fieldSelector.rawSelector: Invalid value: \"a=b\": may not specified at the same time as requirements",
+        "spec.resourceAttributes.fieldSelector.requirements[0].key: Required value: must be specified",
+        "spec.resourceAttributes.fieldSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'",
+        "spec.resourceAttributes.labelSelector.requirements: Required value: when spec.resourceAttributes.labelSelector is specified, requirements or rawSelector is required",
+    ] {
+        assert!(message(&refused).contains(detail), "{refused}");
+    }
+    let (_, refused) = review(
+        &fixture.admin,
+        "selfsubjectaccessreviews",
+        labels(json!({"requirements": [{"key": "a b", "operator": "Exists", "values": ["c d"]}]})),
+    )
+    .await;
+    for detail in [
+        "requirements[0].key: Invalid value: \"a b\"",
+        "requirements[0].values: Forbidden",
+        "requirements[0].values[0]: Invalid value: \"c d\"",
+    ] {
+        assert!(message(&refused).contains(detail), "{refused}");
+    }
+}

@@ -160,3 +160,60 @@ async fn api_581_what_a_template_hardly_means_is_warned_of() {
     doc["spec"]["template"]["spec"]["containers"][0]["image"] = json!("nginx:2");
     assert_eq!(warnings("PUT", &format!("{path}/web"), &doc).await, [expected]);
 }
+
+/// Manager, operation, subresource and fields of every owner of the controller's fields.
+async fn owners(admin: &Client) -> Vec<String> {
+    let (_, doc) = admin.get(&format!("{APPS}/deployments/web")).await;
+    let owners = doc["metadata"]["managedFields"].as_array().unwrap();
+    let text = |owner: &Value, key: &str| owner[key].as_str().unwrap_or_default().to_owned();
+    let of_replicas = owners.iter().filter(|owner| !owner["fieldsV1"]["f:spec"]["f:replicas"].is_null());
+    of_replicas
+        .map(|it| {
+            format!(
+                "{} {} {} {}",
+                text(it, "manager"),
+                text(it, "operation"),
+                text(it, "apiVersion"),
+                text(it, "subresource")
+            )
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn api_389_api_457_a_scale_can_be_applied() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    deployed(admin).await;
+    let scale = |spec: Value| json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {"name": "web"}, "spec": spec});
+    let apply = async |query: &str, body: &Value| {
+        admin.call("PATCH", &format!("{SCALE}?{query}"), "application/apply-patch+yaml", body).await
+    };
+    let (code, refused) = apply("fieldManager=me", &scale(json!({"replicas": 5}))).await;
+    assert_eq!(code, 409);
+    let expected = "Apply failed with 1 conflict: conflict with \"unknown\" using autoscaling/v1: .spec.replicas";
+    assert_eq!(refused["message"], expected);
+    let (code, answer) = apply("fieldManager=me&force=true", &scale(json!({"replicas": 5}))).await;
+    assert_eq!((code, &answer["kind"], &answer["spec"]), (200, &json!("Scale"), &json!({"replicas": 5})), "{answer}");
+    assert_eq!(owners(admin).await, ["me Apply apps/v1 scale"]);
+    let before = admin.get(&format!("{APPS}/deployments/web")).await.1;
+    assert_eq!((&before["spec"]["replicas"], &before["metadata"]["generation"]), (&json!(5), &json!(2)));
+    apply("fieldManager=me", &scale(json!({"replicas": 5}))).await;
+    assert_eq!(admin.get(&format!("{APPS}/deployments/web")).await.1, before, "API-461");
+    // What nobody asks for any more is nothing.
+    let (code, answer) = apply("fieldManager=me", &scale(json!({}))).await;
+    assert_eq!((code, &answer["spec"]), (200, &json!({})), "{answer}");
+    for (query, body, code) in [
+        ("", scale(json!({"replicas": 1})), 422),
+        ("fieldManager=me&force=true", scale(json!({"replicas": -1})), 422),
+        ("fieldManager=me", deployment(), 400),
+        ("fieldManager=me", scale(json!({"replicos": 1})), 500),
+    ] {
+        let (told, answer) = apply(query, &body).await;
+        assert_eq!(told, code, "{answer}");
+    }
+    let missing = SCALE.replace("/web/", "/nope/");
+    let path = format!("{missing}?fieldManager=me");
+    let (code, _) = admin.call("PATCH", &path, "application/apply-patch+yaml", &scale(json!({"replicas": 1}))).await;
+    assert_eq!(code, 404);
+}

@@ -14,11 +14,16 @@ use crate::api::Api;
 use crate::error::ApiError;
 use crate::object;
 
+/// API-661, API-662, API-663, API-664, API-665, API-666, API-667, API-668,
+/// API-669, API-670, API-671, API-672, API-673, API-674, API-675: who is meant
+/// to do what. With them upstream's scheduler and controller manager reach all
+/// they ask for (API-698, API-701).
 const ROLES: &str = include_str!("roles.txt");
 const BINDINGS: &str = include_str!("bindings.txt");
 
 /// What belongs to the cluster from the start, and whether it is kept so.
 const LABEL: (&str, &str) = ("kubernetes.io/bootstrapping", "rbac-defaults");
+const OF_CONTROLLERS: &str = "system:controller:";
 const KEPT: &str = "rbac.authorization.kubernetes.io/autoupdate";
 const GATHERED: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
@@ -122,7 +127,7 @@ pub(super) fn rules_of(name: &str) -> Vec<Rule> {
 fn all() -> Vec<Wanted> {
     let mut all = roles();
     let of_controllers = |role: &Wanted| {
-        let name = object::name(&role.doc).strip_prefix("system:controller:")?;
+        let name = object::name(&role.doc).strip_prefix(OF_CONTROLLERS)?;
         let account = json!({"kind": "ServiceAccount", "name": name, "namespace": "kube-system"});
         role.namespace.is_none().then(|| binding(None, object::name(&role.doc), object::name(&role.doc), vec![account]))
     };
@@ -147,7 +152,28 @@ fn roles() -> Vec<Wanted> {
             _ => roles.push(role_line(line)),
         }
     }
+    roles.push(of_all_controllers(&roles));
     roles
+}
+
+/// Of the one user here that does all controllers' work: what each of them may,
+/// and no more (API-672). Roles are gathered by the server itself, so that
+/// nobody has to be able to `escalate`.
+fn of_all_controllers(roles: &[Wanted]) -> Wanted {
+    let is_theirs = |role: &&Wanted| {
+        let name = object::name(&role.doc).strip_prefix(OF_CONTROLLERS);
+        role.namespace.is_none() && name.is_some_and(|name| name != "clusterrole-aggregation-controller")
+    };
+    let theirs = roles.iter().filter(is_theirs).filter_map(|role| role.doc["rules"].as_array()).flatten();
+    let mut rules: Vec<Value> = Vec::new();
+    for rule in theirs {
+        if !rules.contains(rule) {
+            rules.push(rule.clone());
+        }
+    }
+    let mut role = role_line("podium:controllers");
+    role.doc["rules"] = json!(rules);
+    role
 }
 
 /// `NAME [> LABEL …] [< LABEL]` or `NAMESPACE/NAME`.
@@ -287,5 +313,223 @@ mod tests {
         assert_eq!(reader["rules"][0]["resourceNames"], json!(["extension-apiserver-authentication"]));
         assert_eq!(reader["metadata"]["namespace"], "kube-system");
         assert!(all().len() > 120, "{}", all().len());
+    }
+
+    /// Whether a role lets somebody `VERB GROUP/RESOURCE`, or `VERB /path`.
+    fn lets(role: &str, what: &str) -> bool {
+        let (verb, to) = what.split_once(' ').unwrap();
+        let wanted = match to.strip_prefix('/') {
+            Some(_) => rule_line(&format!("{verb} : {to}")),
+            None => {
+                let (group, resource) = to.split_once('/').unwrap();
+                rule_line(&format!("{verb} | {group} | {resource}"))
+            }
+        };
+        missing(&rules_of(role), &[wanted]).is_empty()
+    }
+
+    /// Who is bound to a role: `Group system:masters`.
+    fn holders(role: &str) -> Vec<String> {
+        let of_role = |it: &Wanted| object::text(&it.doc, &["roleRef", "name"]) == role;
+        let binding = all().into_iter().find(|it| of_role(it) && !object::name(&it.doc).starts_with("podium:"));
+        let subjects = binding.map(|it| it.doc["subjects"].clone()).unwrap_or_default();
+        let subjects = subjects.as_array().cloned().unwrap_or_default();
+        let text = |subject: &Value, key: &str| subject[key].as_str().unwrap_or_default().to_owned();
+        subjects.iter().map(|it| format!("{} {}", text(it, "kind"), text(it, "name"))).collect()
+    }
+
+    #[test]
+    fn api_665_api_667_api_668_api_669_api_673_roles_of_the_parts_of_a_cluster() {
+        for (role, may, may_not, held_by) in [
+            (
+                "system:monitoring",
+                &["get /metrics", "get /metrics/slis", "get /livez/*", "get /readyz", "get core/nodes/metrics"][..],
+                &["get core/nodes", "get /api"][..],
+                &["Group system:monitoring"][..],
+            ),
+            (
+                "system:node",
+                &["create core/nodes", "patch core/pods/status", "get core/secrets"],
+                &["create core/secrets"],
+                &[],
+            ),
+            (
+                "system:node-bootstrapper",
+                &[
+                    "create certificates.k8s.io/certificatesigningrequests",
+                    "watch certificates.k8s.io/certificatesigningrequests",
+                ],
+                &["update certificates.k8s.io/certificatesigningrequests"],
+                &[],
+            ),
+            (
+                "system:node-proxier",
+                &[
+                    "list core/services",
+                    "watch core/endpoints",
+                    "watch discovery.k8s.io/endpointslices",
+                    "list networking.k8s.io/servicecidrs",
+                    "get core/nodes",
+                    "create core/events",
+                ],
+                &["get core/pods", "update core/services"],
+                &["User system:kube-proxy"],
+            ),
+            (
+                "system:auth-delegator",
+                &["create authentication.k8s.io/tokenreviews", "create authorization.k8s.io/subjectaccessreviews"],
+                &["create authorization.k8s.io/selfsubjectaccessreviews"],
+                &[],
+            ),
+            (
+                "system:kubelet-api-admin",
+                &[
+                    "get core/nodes/proxy",
+                    "get core/nodes/metrics",
+                    "get core/nodes/stats",
+                    "get core/nodes/log",
+                    "get core/nodes/pods",
+                    "get core/nodes/healthz",
+                    "get core/nodes/configz",
+                ],
+                &["get core/pods"],
+                &[],
+            ),
+            (
+                "system:service-account-issuer-discovery",
+                &["get /.well-known/openid-configuration", "get /openid/v1/jwks"],
+                &["get /version"],
+                &["Group system:serviceaccounts"],
+            ),
+        ] {
+            assert!(may.iter().all(|what| lets(role, what)), "{role}");
+            assert!(!may_not.iter().any(|what| lets(role, what)), "{role}");
+            assert_eq!(holders(role), held_by, "{role}");
+        }
+    }
+
+    #[test]
+    fn api_670_api_671_the_scheduler_and_the_controller_manager_do_their_work() {
+        let scheduler = "system:kube-scheduler";
+        for what in [
+            "pods",
+            "nodes",
+            "namespaces",
+            "services",
+            "replicationcontrollers",
+            "persistentvolumes",
+            "persistentvolumeclaims",
+        ] {
+            assert!(
+                lets(scheduler, &format!("list core/{what}")) && lets(scheduler, &format!("watch core/{what}")),
+                "{what}"
+            );
+        }
+        for what in [
+            "apps/replicasets",
+            "apps/statefulsets",
+            "policy/poddisruptionbudgets",
+            "storage.k8s.io/csinodes",
+            "storage.k8s.io/csidrivers",
+            "storage.k8s.io/csistoragecapacities",
+            "storage.k8s.io/volumeattachments",
+            "resource.k8s.io/resourceclaims",
+            "resource.k8s.io/resourceslices",
+            "resource.k8s.io/deviceclasses",
+        ] {
+            assert!(lets(scheduler, &format!("watch {what}")), "{what}");
+        }
+        for what in [
+            "create core/pods/binding",
+            "delete core/pods",
+            "patch core/pods/status",
+            "create events.k8s.io/events",
+            "create coordination.k8s.io/leases",
+            "create authentication.k8s.io/tokenreviews",
+            "create authorization.k8s.io/subjectaccessreviews",
+        ] {
+            assert!(lets(scheduler, what), "{what}");
+        }
+        assert!(!lets(scheduler, "create core/pods") && !lets(scheduler, "get core/secrets"));
+        assert_eq!(holders(scheduler), ["User system:kube-scheduler"]);
+        assert!(lets("system:volume-scheduler", "patch core/persistentvolumeclaims"));
+        assert_eq!(holders("system:volume-scheduler"), ["User system:kube-scheduler"]);
+        let manager = "system:kube-controller-manager";
+        for what in [
+            "list */*",
+            "watch */*",
+            "create core/secrets",
+            "update core/serviceaccounts",
+            "get core/configmaps",
+            "get core/namespaces",
+            "create core/serviceaccounts/token",
+            "create coordination.k8s.io/leases",
+            "create core/events",
+            "create authorization.k8s.io/subjectaccessreviews",
+        ] {
+            assert!(lets(manager, what), "{what}");
+        }
+        assert!(!lets(manager, "create core/pods"));
+        assert_eq!(holders(manager), ["User system:kube-controller-manager"]);
+    }
+
+    #[test]
+    fn api_672_api_674_every_controller_has_a_role_and_an_account() {
+        for name in [
+            "attachdetach-controller",
+            "cronjob-controller",
+            "daemon-set-controller",
+            "deployment-controller",
+            "disruption-controller",
+            "endpoint-controller",
+            "endpointslice-controller",
+            "ephemeral-volume-controller",
+            "expand-controller",
+            "generic-garbage-collector",
+            "horizontal-pod-autoscaler",
+            "job-controller",
+            "namespace-controller",
+            "node-controller",
+            "persistent-volume-binder",
+            "pod-garbage-collector",
+            "pv-protection-controller",
+            "pvc-protection-controller",
+            "replicaset-controller",
+            "replication-controller",
+            "resource-claim-controller",
+            "resourcequota-controller",
+            "root-ca-cert-publisher",
+            "service-account-controller",
+            "service-cidrs-controller",
+            "statefulset-controller",
+            "ttl-after-finished-controller",
+            "ttl-controller",
+        ] {
+            let role = format!("system:controller:{name}");
+            assert!(!rules_of(&role).is_empty(), "{role}");
+            assert_eq!(holders(&role), [format!("ServiceAccount {name}")]);
+        }
+        assert!(lets("system:controller:replicaset-controller", "create core/pods"));
+        assert!(!lets("system:controller:replicaset-controller", "create core/secrets"));
+        for what in [
+            "create core/pods",
+            "update core/namespaces/finalize",
+            "create core/persistentvolumeclaims",
+            "create authorization.k8s.io/subjectaccessreviews",
+            "deletecollection core/configmaps",
+        ] {
+            assert!(lets("podium:controllers", what), "{what}");
+        }
+        for what in [
+            "create rbac.authorization.k8s.io/clusterrolebindings",
+            "escalate rbac.authorization.k8s.io/clusterroles",
+            "create core/nodes",
+            "impersonate core/users",
+            "get /metrics",
+        ] {
+            assert!(!lets("podium:controllers", what), "{what}");
+        }
+        let readers = ["User system:kube-controller-manager", "User system:kube-scheduler"];
+        assert_eq!(holders("extension-apiserver-authentication-reader"), readers);
     }
 }

@@ -1,5 +1,6 @@
 //! What a node agent may do (API-678 to API-681): its own node, its own pods
-//! and what those refer to. Pure.
+//! and what those refer to. Enough for an upstream kubelet's own requests
+//! (API-685, API-686, API-687). Pure.
 //!
 //! Writes are allowed broadly here and narrowed by `admission`, which sees
 //! what is written.

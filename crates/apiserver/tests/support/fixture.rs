@@ -23,15 +23,26 @@ pub(crate) async fn fixture() -> Fixture {
 }
 
 pub(crate) async fn fixture_with(config: Config) -> Fixture {
-    let fixture = unstarted(config);
+    fixture_on(config, options()).await
+}
+
+pub(crate) async fn fixture_on(config: Config, options: store::Options) -> Fixture {
+    let fixture = unstarted_on(config, options);
     fixture.api.bootstrap().await.unwrap();
     fixture
 }
 
+fn options() -> store::Options {
+    store::Options { history_per_topic_max: 64, ..store::Options::default() }
+}
+
 /// Before its first objects are there.
 pub(crate) fn unstarted(config: Config) -> Fixture {
+    unstarted_on(config, options())
+}
+
+fn unstarted_on(config: Config, options: store::Options) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let options = store::Options { history_per_topic_max: 64, ..store::Options::default() };
     let store = store::Embedded::open(&dir.path().join("state.redb"), options).unwrap();
     let clock = Clock::manual();
     let api = ApiServer::new(Arc::new(store), config, clock.clone(), Ids::new(Rng::seeded(1)));

@@ -1,10 +1,11 @@
 //! What a pod may not be under the levels `baseline` and `restricted`
-//! (API-718, API-719), in the order and the words of upstream's newest policy.
+//! (API-718, API-719), in the order and the words of upstream, version by version.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
+use super::Level;
 use crate::object::{at, text};
 
 /// What is wrong, and where.
@@ -14,48 +15,45 @@ pub(super) struct Violation {
     pub(super) detail: String,
 }
 
-type Check = fn(&Value) -> Option<Violation>;
+/// Of a pod, by the policy of a minor version.
+type Check = fn(&Value, u32) -> Option<Violation>;
 
-const BASELINE: [Check; 12] = [
-    app_armor,
-    added_capabilities,
-    host_namespaces,
-    host_paths,
-    host_ports,
-    hosts,
-    privileged,
-    proc_mount_baseline,
-    selinux,
-    seccomp_baseline,
-    sysctls,
-    host_process,
+/// The versions of a policy that a check belongs to; it ends before the second.
+type Versions = std::ops::Range<u32>;
+
+const EVER: Versions = 0..u32::MAX;
+
+/// API-717: each level's checks, in order, and in which versions they are made.
+/// `restricted` replaces some of the others by stricter ones.
+const CHECKS: [(Option<Level>, Versions, Check); 22] = [
+    (None, EVER, app_armor),
+    (Some(Level::Baseline), EVER, added_capabilities),
+    (Some(Level::Restricted), 0..22, added_capabilities),
+    (None, EVER, host_namespaces),
+    (Some(Level::Baseline), EVER, host_paths),
+    (None, EVER, host_ports),
+    (None, 34..u32::MAX, hosts),
+    (None, EVER, privileged),
+    (Some(Level::Baseline), EVER, proc_mount_baseline),
+    (Some(Level::Restricted), 0..35, proc_mount_baseline),
+    (None, EVER, selinux),
+    (Some(Level::Baseline), EVER, seccomp_baseline),
+    (Some(Level::Restricted), 0..19, seccomp_baseline),
+    (None, EVER, sysctls),
+    (None, EVER, host_process),
+    (Some(Level::Restricted), 8..u32::MAX, escalation),
+    (Some(Level::Restricted), 22..u32::MAX, capabilities),
+    (Some(Level::Restricted), 35..u32::MAX, proc_mount),
+    (Some(Level::Restricted), EVER, volumes),
+    (Some(Level::Restricted), EVER, non_root),
+    (Some(Level::Restricted), 23..u32::MAX, root_user),
+    (Some(Level::Restricted), 19..u32::MAX, seccomp),
 ];
 
-/// What `restricted` checks instead of four of the others, and beside them.
-const RESTRICTED: [Check; 15] = [
-    app_armor,
-    host_namespaces,
-    host_ports,
-    hosts,
-    privileged,
-    selinux,
-    sysctls,
-    host_process,
-    escalation,
-    capabilities,
-    proc_mount,
-    volumes,
-    non_root,
-    root_user,
-    seccomp,
-];
-
-pub(super) fn baseline(pod: &Value) -> Vec<Violation> {
-    BASELINE.iter().filter_map(|check| check(pod)).collect()
-}
-
-pub(super) fn restricted(pod: &Value) -> Vec<Violation> {
-    RESTRICTED.iter().filter_map(|check| check(pod)).collect()
+/// What is wrong with a pod at a level, as the policy of a minor version has it.
+pub(super) fn violations(pod: &Value, level: Level, version: u32) -> Vec<Violation> {
+    let ours = CHECKS.iter().filter(|(of, versions, _)| of.is_none_or(|of| of == level) && versions.contains(&version));
+    ours.filter_map(|(.., check)| check(pod, version)).collect()
 }
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -98,16 +96,17 @@ fn violation(reason: &'static str, detail: String) -> Option<Violation> {
     Some(Violation { reason, detail })
 }
 
-fn is_windows(pod: &Value) -> bool {
-    text(pod, &["spec", "os", "name"]) == "windows"
+/// What Linux calls by these names is not there.
+fn is_windows(pod: &Value, version: u32) -> bool {
+    version >= 25 && text(pod, &["spec", "os", "name"]) == "windows"
 }
 
-/// Being root means less there.
-fn has_own_users(pod: &Value) -> bool {
-    at(pod, &["spec", "hostUsers"]) == false
+/// Being root means less among users of its own.
+fn is_at_home(pod: &Value, version: u32) -> bool {
+    version >= 35 && at(pod, &["spec", "hostUsers"]) == false
 }
 
-fn app_armor(pod: &Value) -> Option<Violation> {
+fn app_armor(pod: &Value, _: u32) -> Option<Violation> {
     const PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
     let profile = |of: &Value| at(context(of), &["appArmorProfile", "type"]).as_str().map(str::to_owned);
     let is_bad = |of: &Value| profile(of).is_some_and(|it| it != "RuntimeDefault" && it != "Localhost");
@@ -138,7 +137,7 @@ fn added(container: &Value) -> Vec<&str> {
     list.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-fn added_capabilities(pod: &Value) -> Option<Violation> {
+fn added_capabilities(pod: &Value, _: u32) -> Option<Violation> {
     const FINE: [&str; 13] = [
         "AUDIT_WRITE",
         "CHOWN",
@@ -163,7 +162,7 @@ fn adding(pod: &Value, fine: &[&str]) -> Option<String> {
     Some(format!("{who} must not include {} in securityContext.capabilities.add", quoted(bad)))
 }
 
-fn host_namespaces(pod: &Value) -> Option<Violation> {
+fn host_namespaces(pod: &Value, _: u32) -> Option<Violation> {
     let shared: Vec<String> = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
         .filter(|field| at(pod, &["spec", field]) == true)
@@ -172,7 +171,7 @@ fn host_namespaces(pod: &Value) -> Option<Violation> {
     if shared.is_empty() { None } else { violation("host namespaces", shared.join(", ")) }
 }
 
-fn host_paths(pod: &Value) -> Option<Violation> {
+fn host_paths(pod: &Value, _: u32) -> Option<Violation> {
     let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
     let bad: Vec<&str> =
         volumes.filter(|volume| !volume["hostPath"].is_null()).map(|volume| text(volume, &["name"])).collect();
@@ -180,7 +179,7 @@ fn host_paths(pod: &Value) -> Option<Violation> {
     if bad.is_empty() { None } else { violation("hostPath volumes", format!("{word} {}", quoted(bad))) }
 }
 
-fn host_ports(pod: &Value) -> Option<Violation> {
+fn host_ports(pod: &Value, _: u32) -> Option<Violation> {
     let ports = |it: &Value| -> Vec<String> {
         let ports = it["ports"].as_array().into_iter().flatten();
         ports.filter_map(|port| port["hostPort"].as_i64()).filter(|port| *port != 0).map(|it| it.to_string()).collect()
@@ -192,7 +191,7 @@ fn host_ports(pod: &Value) -> Option<Violation> {
     violation("hostPort", format!("{who} {uses} {word} {}", all.join(", ")))
 }
 
-fn hosts(pod: &Value) -> Option<Violation> {
+fn hosts(pod: &Value, _: u32) -> Option<Violation> {
     let handlers = |it: &'_ Value| -> Vec<String> {
         let paths: [&[&str]; 5] = [
             &["livenessProbe"],
@@ -213,26 +212,27 @@ fn hosts(pod: &Value) -> Option<Violation> {
     violation("probe or lifecycle host", format!("{who} {} {word} {}", plural("uses", "use", count), quoted(all)))
 }
 
-fn privileged(pod: &Value) -> Option<Violation> {
+fn privileged(pod: &Value, _: u32) -> Option<Violation> {
     let (who, _) = named(pod, |it| at(context(it), &["privileged"]) == true)?;
     violation("privileged", format!("{who} must not set securityContext.privileged=true"))
 }
 
-fn proc_mount_baseline(pod: &Value) -> Option<Violation> {
-    if has_own_users(pod) { None } else { proc_mount(pod) }
+fn proc_mount_baseline(pod: &Value, version: u32) -> Option<Violation> {
+    if is_at_home(pod, version) { None } else { proc_mount(pod, version) }
 }
 
-fn proc_mount(pod: &Value) -> Option<Violation> {
+fn proc_mount(pod: &Value, _: u32) -> Option<Violation> {
     let kind = |it: &Value| at(context(it), &["procMount"]).as_str().filter(|it| *it != "Default").map(str::to_owned);
     let (who, _) = named(pod, |it| kind(it).is_some())?;
     let bad: BTreeSet<String> = containers(pod).filter_map(kind).collect();
     violation("procMount", format!("{who} must not set securityContext.procMount to {}", quoted(bad)))
 }
 
-fn selinux(pod: &Value) -> Option<Violation> {
-    const FINE: [&str; 5] = ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+fn selinux(pod: &Value, version: u32) -> Option<Violation> {
+    const FINE: [&str; 4] = ["", "container_t", "container_init_t", "container_kvm_t"];
     let part = |of: &'_ Value, name: &str| text(context(of), &["seLinuxOptions", name]).to_owned();
-    let has_bad_type = |of: &Value| !FINE.contains(&part(of, "type").as_str());
+    let is_fine = |name: &str| FINE.contains(&name) || (version >= 31 && name == "container_engine_t");
+    let has_bad_type = |of: &Value| !is_fine(&part(of, "type"));
     let sets = |of: &Value, name: &str| !part(of, name).is_empty();
     let who = setters(pod, |of| has_bad_type(of) || sets(of, "user") || sets(of, "role"))?;
     let all = || std::iter::once(&pod["spec"]).chain(containers(pod));
@@ -262,46 +262,66 @@ fn has_bad_seccomp(of: &Value) -> bool {
     has_seccomp(of) && !["RuntimeDefault", "Localhost"].contains(&seccomp_type(of))
 }
 
-fn seccomp_baseline(pod: &Value) -> Option<Violation> {
+fn seccomp_baseline(pod: &Value, version: u32) -> Option<Violation> {
+    if version < 19 {
+        return seccomp_annotations(pod);
+    }
     let who = setters(pod, has_bad_seccomp)?;
     let bad = values(pod, |of| if has_bad_seccomp(of) { vec![seccomp_type(of)] } else { Vec::new() });
     violation("seccompProfile", format!("{who} must not set securityContext.seccompProfile.type to {}", quoted(bad)))
 }
 
-fn sysctls(pod: &Value) -> Option<Violation> {
-    const FINE: [&str; 14] = [
-        "kernel.shm_rmid_forced",
-        "net.ipv4.ip_local_port_range",
-        "net.ipv4.ip_local_reserved_ports",
-        "net.ipv4.ip_unprivileged_port_start",
-        "net.ipv4.ping_group_range",
-        "net.ipv4.tcp_fin_timeout",
-        "net.ipv4.tcp_keepalive_intvl",
-        "net.ipv4.tcp_keepalive_probes",
-        "net.ipv4.tcp_keepalive_time",
-        "net.ipv4.tcp_notsent_lowat",
-        "net.ipv4.tcp_rmem",
-        "net.ipv4.tcp_slow_start_after_idle",
-        "net.ipv4.tcp_syncookies",
-        "net.ipv4.tcp_wmem",
+/// Before there were fields.
+fn seccomp_annotations(pod: &Value) -> Option<Violation> {
+    const POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
+    const CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+    let is_fine =
+        |value: &str| ["runtime/default", "docker/default"].contains(&value) || value.starts_with("localhost/");
+    let keys = containers(pod).map(|container| format!("{CONTAINER}{}", text(container, &["name"])));
+    let said = std::iter::once(POD.to_owned()).chain(keys).filter_map(|key| {
+        let value = at(pod, &["metadata", "annotations", &key]).as_str()?;
+        (!is_fine(value)).then(|| format!("{key}={value:?}"))
+    });
+    let bad: BTreeSet<String> = said.collect();
+    let word = plural("annotation", "annotations", bad.len());
+    let told: Vec<String> = bad.into_iter().collect();
+    if told.is_empty() { None } else { violation("seccompProfile", format!("forbidden {word} {}", told.join(", "))) }
+}
+
+fn sysctls(pod: &Value, version: u32) -> Option<Violation> {
+    /// And since when.
+    const FINE: [(&str, u32); 12] = [
+        ("kernel.shm_rmid_forced", 0),
+        ("net.ipv4.ip_local_port_range", 0),
+        ("net.ipv4.ip_local_reserved_ports", 27),
+        ("net.ipv4.ip_unprivileged_port_start", 0),
+        ("net.ipv4.ping_group_range", 0),
+        ("net.ipv4.tcp_fin_timeout", 29),
+        ("net.ipv4.tcp_keepalive_intvl", 29),
+        ("net.ipv4.tcp_keepalive_probes", 29),
+        ("net.ipv4.tcp_keepalive_time", 29),
+        ("net.ipv4.tcp_rmem", 32),
+        ("net.ipv4.tcp_syncookies", 0),
+        ("net.ipv4.tcp_wmem", 32),
     ];
+    let is_fine = |name: &str| FINE.iter().any(|(fine, since)| *fine == name && version >= *since);
     let set = context(&pod["spec"])["sysctls"].as_array().into_iter().flatten();
-    let bad: Vec<&str> = set.map(|it| text(it, &["name"])).filter(|name| !FINE.contains(name)).collect();
+    let bad: Vec<&str> = set.map(|it| text(it, &["name"])).filter(|name| !is_fine(name)).collect();
     if bad.is_empty() { None } else { violation("forbidden sysctls", bad.join(", ")) }
 }
 
-fn host_process(pod: &Value) -> Option<Violation> {
+fn host_process(pod: &Value, _: u32) -> Option<Violation> {
     let who = setters(pod, |of| at(context(of), &["windowsOptions", "hostProcess"]) == true)?;
     violation("hostProcess", format!("{who} must not set securityContext.windowsOptions.hostProcess=true"))
 }
 
-fn escalation(pod: &Value) -> Option<Violation> {
+fn escalation(pod: &Value, version: u32) -> Option<Violation> {
     let (who, _) = named(pod, |it| at(context(it), &["allowPrivilegeEscalation"]) != false)?;
     let detail = format!("{who} must set securityContext.allowPrivilegeEscalation=false");
-    if is_windows(pod) { None } else { violation("allowPrivilegeEscalation != false", detail) }
+    if is_windows(pod, version) { None } else { violation("allowPrivilegeEscalation != false", detail) }
 }
 
-fn capabilities(pod: &Value) -> Option<Violation> {
+fn capabilities(pod: &Value, version: u32) -> Option<Violation> {
     let drops_all = |it: &Value| {
         let dropped = at(context(it), &["capabilities", "drop"]).as_array();
         dropped.into_iter().flatten().any(|name| name == "ALL")
@@ -312,10 +332,14 @@ fn capabilities(pod: &Value) -> Option<Violation> {
         .into_iter()
         .chain(adding(pod, &["NET_BIND_SERVICE"]))
         .collect();
-    if told.is_empty() || is_windows(pod) { None } else { violation("unrestricted capabilities", told.join("; ")) }
+    if told.is_empty() || is_windows(pod, version) {
+        None
+    } else {
+        violation("unrestricted capabilities", told.join("; "))
+    }
 }
 
-fn volumes(pod: &Value) -> Option<Violation> {
+fn volumes(pod: &Value, _: u32) -> Option<Violation> {
     const FINE: [&str; 9] = [
         "configMap",
         "csi",
@@ -350,10 +374,10 @@ fn volumes(pod: &Value) -> Option<Violation> {
     violation("restricted volume types", detail)
 }
 
-fn non_root(pod: &Value) -> Option<Violation> {
+fn non_root(pod: &Value, version: u32) -> Option<Violation> {
     const REASON: &str = "runAsNonRoot != true";
     let said = |of: &Value| at(context(of), &["runAsNonRoot"]).as_bool();
-    if has_own_users(pod) {
+    if is_at_home(pod, version) {
         return None;
     }
     if let Some(who) = setters(pod, |of| said(of) == Some(false)) {
@@ -363,16 +387,16 @@ fn non_root(pod: &Value) -> Option<Violation> {
     violation(REASON, format!("pod or {who} must set securityContext.runAsNonRoot=true"))
 }
 
-fn root_user(pod: &Value) -> Option<Violation> {
+fn root_user(pod: &Value, version: u32) -> Option<Violation> {
     let who = setters(pod, |of| at(context(of), &["runAsUser"]) == 0)?;
-    if has_own_users(pod) { None } else { violation("runAsUser=0", format!("{who} must not set runAsUser=0")) }
+    if is_at_home(pod, version) { None } else { violation("runAsUser=0", format!("{who} must not set runAsUser=0")) }
 }
 
-fn seccomp(pod: &Value) -> Option<Violation> {
-    if is_windows(pod) {
+fn seccomp(pod: &Value, version: u32) -> Option<Violation> {
+    if is_windows(pod, version) {
         return None;
     }
-    if let Some(violation) = seccomp_baseline(pod) {
+    if let Some(violation) = seccomp_baseline(pod, version) {
         return Some(violation);
     }
     let (who, _) = named(pod, |it| !has_seccomp(it) && !has_seccomp(&pod["spec"]))?;
