@@ -5,7 +5,9 @@
 //! rules allow to ask (`certificatesigningrequests/nodeclient`, `…/selfnodeclient`).
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
+use ambient::Timestamp;
 use objects::api::certificates::v1::CertificateSigningRequest;
 
 pub const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -61,6 +63,35 @@ pub fn plan(request: &CertificateSigningRequest, asked: Option<&Asked>) -> Optio
     }
     let usages = request.spec.usages.clone().unwrap_or_default();
     if has("Approved") { sign(request, asked, usages) } else { review(request, asked?, &usages) }
+}
+
+/// Time between two looks at what is left over.
+pub const CLEANING_PERIOD: Duration = Duration::from_secs(3600);
+/// How long a request stays that was answered, and one that nobody answered
+/// or signed.
+const ANSWERED_SECONDS: i64 = 3600;
+const WAITING_SECONDS: i64 = 24 * 3600;
+
+/// Whether nobody needs a request any more (API-687: agents make new ones
+/// again and again).
+pub fn is_over(request: &CertificateSigningRequest, now: Timestamp) -> bool {
+    let is_older =
+        |time: Option<&Timestamp>, seconds: i64| time.is_some_and(|time| now.as_second() - time.as_second() > seconds);
+    let status = request.status.as_ref();
+    let is_issued = status.and_then(|status| status.certificate.as_ref()).is_some_and(|it| !it.0.is_empty());
+    let conditions = status.and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    if conditions.is_empty() {
+        return is_older(request.metadata.creation_timestamp.as_ref().map(|time| &time.0), WAITING_SECONDS);
+    }
+    conditions.iter().any(|condition| {
+        let seconds = match condition.type_.as_str() {
+            "Denied" | "Failed" => ANSWERED_SECONDS,
+            "Approved" if is_issued => ANSWERED_SECONDS,
+            "Approved" => WAITING_SECONDS,
+            _ => return false,
+        };
+        is_older(condition.last_update_time.as_ref().map(|time| &time.0), seconds)
+    })
 }
 
 fn review(request: &CertificateSigningRequest, asked: &Asked, usages: &[String]) -> Option<Step> {
@@ -212,5 +243,27 @@ mod tests {
         }
         let issued = json!({"conditions": [{"type": "Approved", "status": "True"}], "certificate": "eA=="});
         assert_eq!(plan(&request(NODE_CLIENT, &USAGES, &issued), Some(&node())), None);
+    }
+
+    #[test]
+    fn api_687_what_was_answered_goes_after_an_hour_and_what_was_not_after_a_day() {
+        let at = |hours: i64| Timestamp::from_second(hours * 3600 + 1).unwrap();
+        let with = |kind: &str, certificate: &str| {
+            let condition = json!({"type": kind, "status": "True", "lastUpdateTime": "1970-01-01T00:00:00Z"});
+            request(NODE_CLIENT, &USAGES, &json!({"conditions": [condition], "certificate": certificate}))
+        };
+        for (request, hours) in [
+            (with("Approved", "eA=="), 1),
+            (with("Denied", ""), 1),
+            (with("Failed", ""), 1),
+            (with("Approved", ""), 24),
+        ] {
+            assert!(!is_over(&request, at(hours - 1)), "{request:?}");
+            assert!(is_over(&request, at(hours)), "{request:?}");
+        }
+        let mut pending = request(NODE_CLIENT, &USAGES, &json!({}));
+        assert!(!is_over(&pending, at(1000)), "nobody knows how old it is");
+        pending.metadata = serde_json::from_value(json!({"creationTimestamp": "1970-01-01T00:00:00Z"})).unwrap();
+        assert!(!is_over(&pending, at(23)) && is_over(&pending, at(24)));
     }
 }

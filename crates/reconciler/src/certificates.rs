@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use client::{ApiError, Client, Scope};
-use controllers::certificates::{APPROVED_REASON, FAILED_REASON, Step, plan};
+use ambient::Clock;
+use client::{ApiError, Client, Deletion, Scope};
+use controllers::certificates::{APPROVED_REASON, CLEANING_PERIOD, FAILED_REASON, Step, is_over, plan};
 use objects::api::certificates::v1::CertificateSigningRequest as Request;
 use serde_json::{Value, json};
 
@@ -45,6 +46,31 @@ pub(crate) async fn run(client: Client, signer: Option<Arc<dyn Signer>>) -> Infa
             biased;
             change = news.next() => drop(pending.insert(change.object().metadata.name.clone().unwrap_or_default())),
             () = tokio::time::sleep(RETRY), if !failed.is_empty() => pending.append(&mut failed),
+        }
+    }
+}
+
+/// Removes requests that nobody needs any more. Never returns.
+pub(crate) async fn clean(client: Client, clock: Clock) -> Infallible {
+    let mut passes = tokio::time::interval(CLEANING_PERIOD);
+    passes.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        passes.tick().await;
+        let all = match client.list::<Request>(&Scope::everywhere()).await {
+            Ok(all) => all,
+            Err(error) => {
+                tracing::warn!(%error, "requests for certificates could not be listed");
+                continue;
+            }
+        };
+        for request in all.items.iter().filter(|request| is_over(request, clock.now().wall)) {
+            let how = Deletion { uid: request.metadata.uid.clone(), ..Deletion::default() };
+            let name = request.metadata.name.as_deref().unwrap_or_default();
+            match client.delete::<Request>("", name, &how).await {
+                Ok(()) => tracing::info!(request = name, "removed an old request for a certificate"),
+                Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
+                Err(error) => tracing::warn!(request = name, %error, "a request could not be removed"),
+            }
         }
     }
 }

@@ -90,6 +90,7 @@ impl Controllers {
         let garbage = garbage::run(client());
         let quota = quota::run(client(), clock());
         let certificates = certificates::run(client(), signer);
+        let cleaning = certificates::clean(client(), clock());
         tokio::select! {
             biased;
             () = shutdown => {}
@@ -102,6 +103,7 @@ impl Controllers {
             never = garbage => match never {},
             never = quota => match never {},
             never = certificates => match never {},
+            never = cleaning => match never {},
         }
     }
 }

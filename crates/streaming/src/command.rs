@@ -158,7 +158,7 @@ struct Size {
     height: u16,
 }
 
-/// Every size in a piece; there may be several, or none that makes sense.
+/// API-630: every size in a piece; there may be several, or none that makes sense.
 pub(crate) fn sizes(piece: &[u8]) -> impl Iterator<Item = TerminalSize> {
     let sizes = serde_json::Deserializer::from_slice(piece).into_iter::<Size>();
     let sizes: Vec<Size> = sizes.map_while(Result::ok).collect();

@@ -4,6 +4,10 @@
 //! Used by the kubelet's API and by `criwire`'s server. Never: who may do it,
 //! and in which container.
 //!
+//! Whoever comes: kubectl 1.27 and 1.28 speak SPDY (API-616), 1.29 as well
+//! unless it is told otherwise (API-617), 1.30 WebSocket to commands (API-618),
+//! later ones to both (API-619); ports are SPDY inside, always (API-622).
+//!
 //! Read in this order: `upgrade` (what the client offers), `command` (what a
 //! session becomes), `websocket` and `over_spdy` (what carries it), `ports`
 //! and `channels` (forwarded ports).

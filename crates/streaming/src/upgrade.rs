@@ -144,7 +144,9 @@ impl PortsUpgrade {
     pub fn ports<B>(request: &mut Request<B>) -> Result<(Self, Response<()>), Refusal> {
         let (carrier, response) = negotiate(request.headers(), &PORTS, PORTS_SPDY)?;
         let ports = match carrier {
-            Carrier::WebSocket(Version::V4 | Version::V4Base64 | Version::V5) => ports_of(request.uri().query().unwrap_or_default())?,
+            Carrier::WebSocket(Version::V4 | Version::V4Base64 | Version::V5) => {
+                ports_of(request.uri().query().unwrap_or_default())?
+            }
             Carrier::WebSocket(Version::Tunnel) | Carrier::Spdy => Vec::new(),
         };
         Ok((Self { on: hyper::upgrade::on(request), carrier, ports }, response))

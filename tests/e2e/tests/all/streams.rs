@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use podium_e2e::{Kubectl, Patience, Podium, Sketch, Terminal, find_process, wait_for_exit};
+use podium_e2e::{Kubectl, Patience, Podium, Sketch, Terminal, find_process, run, wait_for_exit};
 use serde_json::json;
 
 fn web() -> Sketch {
@@ -180,6 +180,47 @@ fn refused(kubectl: &Kubectl<'_>) {
     let told = errors.into_iter().find(|line| line.contains("forwarding")).unwrap_or_default();
     assert!(told.contains("error forwarding port 81 to pod web, uid "), "{told}");
     assert!(told.contains("refused"), "{told}");
+}
+
+/// By itself, over WebSocket if it knows how, and over SPDY if it still does.
+#[test]
+fn api_616_api_617_api_618_api_619_api_622_every_kubectl_streams_its_own_way() {
+    const SWITCHES: [&str; 2] = ["KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "KUBECTL_PORT_FORWARD_WEBSOCKETS"];
+    let podium = Podium::start();
+    podium.apply(&web());
+    podium.wait_ready("web");
+    for kubectl in podium.every_kubectl() {
+        for switch in [None, Some("true"), Some("false")] {
+            let command = |words: &[&str]| {
+                let mut command = kubectl.command(words);
+                SWITCHES.iter().zip(switch).for_each(|(name, value)| drop(command.env(name, value)));
+                command
+            };
+            let spoken = run(&command(&["exec", "-i", "web", "--", "sh", "-c", "cat; exit 3"]), "said", Patience::LONG);
+            assert_eq!((spoken.code, spoken.stdout.as_str()), (Some(3), "said"), "{}", spoken.stderr);
+            let forward = Forward::start(&mut command(&["port-forward", "web", ":8080"]));
+            assert!(ask(&mut forward.connect()).ends_with("here I am\n"), "{}", kubectl.tag());
+        }
+    }
+}
+
+#[test]
+fn api_615_kubectl_chooses_the_container_of_a_log() {
+    let podium = Podium::start();
+    let forever = |word: &str| format!("echo {word}; sleep 3600");
+    podium.apply(&Sketch::pod("two").container("app", &forever("first")).container("other", &forever("second")));
+    podium.wait_ready("two");
+    for (container, word) in [("app", "first"), ("other", "second")] {
+        podium.follow_log("two", container, "its line", |line| (line == word).then_some(()));
+    }
+    for kubectl in podium.every_kubectl() {
+        let first = kubectl.run(&["logs", "two"]);
+        assert_eq!((first.code, first.stdout.as_str()), (Some(0), "first\n"), "{}", first.stderr);
+        assert!(first.stderr.contains("Defaulted container \"app\" out of: app, other"), "{}", first.stderr);
+        kubectl.run(&["annotate", "pod", "two", "kubectl.kubernetes.io/default-container=other"]).ok();
+        assert_eq!(kubectl.run(&["logs", "two"]).ok(), "second\n");
+        kubectl.run(&["annotate", "pod", "two", "kubectl.kubernetes.io/default-container-"]).ok();
+    }
 }
 
 #[test]
