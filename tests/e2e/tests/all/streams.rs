@@ -193,7 +193,9 @@ fn api_616_api_617_api_618_api_619_api_622_every_kubectl_streams_its_own_way() {
         for switch in [None, Some("true"), Some("false")] {
             let command = |words: &[&str]| {
                 let mut command = kubectl.command(words);
-                SWITCHES.iter().zip(switch).for_each(|(name, value)| drop(command.env(name, value)));
+                if let Some(value) = switch {
+                    command.envs(SWITCHES.map(|name| (name, value)));
+                }
                 command
             };
             let spoken = run(&command(&["exec", "-i", "web", "--", "sh", "-c", "cat; exit 3"]), "said", Patience::LONG);
