@@ -1,4 +1,4 @@
-//! The life of namespaces as far as the API decides it (API-192 to API-197).
+//! The life of namespaces as far as the API decides it (API-192 to API-196, API-197).
 //!
 //! Deleting one deletes its content, pods first (traps W15); the last removal
 //! inside takes the namespace with it. All of it happens inside requests: no
