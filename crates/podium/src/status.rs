@@ -43,14 +43,15 @@ pub(crate) async fn ready_node(client: &Client) -> String {
     ready(client, None).await
 }
 
-/// The same for a certain node.
+/// The same for a certain node, which is all that a node itself may see (API-686).
 pub(crate) async fn ready(client: &Client, name: Option<&str>) -> String {
-    let nodes = client.cache::<Node>(Scope::everywhere());
+    let scope = name.map_or_else(Scope::everywhere, |name| Scope::fields(format!("metadata.name={name}")));
+    let nodes = client.cache::<Node>(scope);
     let mut changes = nodes.subscribe();
     loop {
         let change = changes.next().await;
         let found = change.object().metadata.name.as_deref().unwrap_or_default();
-        if change.object().is_ready() && !is_new(change.object()) && name.is_none_or(|name| name == found) {
+        if change.object().is_ready() && !is_new(change.object()) {
             return found.to_owned();
         }
     }
@@ -91,5 +92,35 @@ impl Ready for Node {
     fn is_ready(&self) -> bool {
         let conditions = self.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.into_iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use apiserver::{ApiServer, Config, Identity};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn api_686_a_node_waits_for_itself_as_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
+        let ids = ambient::Ids::new(ambient::Rng::seeded(1));
+        let api = ApiServer::new(Arc::new(state), Config::default(), ambient::Clock::manual(), ids);
+        api.bootstrap().await.unwrap();
+        let node = Client::new(api.service(Identity::node("a")));
+        let document = json!({
+            "metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        let made: Node = serde_json::from_value(document).unwrap();
+        node.create(&made).await.unwrap();
+        // The taint it is born with is for others to take away.
+        let admin = Client::new(api.service(Identity::admin()));
+        let patch = client::Patch::Merge(json!({"spec": {"taints": null}}));
+        admin.patch::<Node>("", "a", &patch).await.unwrap();
+        assert_eq!(ready(&node, Some("a")).await, "a");
     }
 }
