@@ -42,6 +42,28 @@ fn every_message_of_the_table_is_read_and_names_messages_that_exist() {
 }
 
 #[test]
+fn api_097_every_kind_that_is_served_is_read() {
+    let messages = Messages::default();
+    for kind in crate::kinds::ALL.iter().filter(|kind| kind.ops.is_stored()) {
+        let version = kind.api_version();
+        let meta = field(1, &field(1, b"a"));
+        let doc = messages.read(&body(&version, kind.kind, &meta), "v1").unwrap();
+        assert_eq!(doc["metadata"], json!({"name": "a"}), "{version} {}", kind.kind);
+    }
+}
+
+/// The core has a message of the same name.
+#[test]
+fn api_097_a_kind_is_looked_for_in_its_own_group() {
+    let claim = [field(1, &field(2, b"gpu-")), field(2, &field(1, &field(1, &field(1, b"g"))))].concat();
+    let doc = read("resource.k8s.io/v1", "ResourceClaim", &claim);
+    assert_eq!(doc["metadata"], json!({"generateName": "gpu-"}));
+    assert_eq!(doc["spec"], json!({"devices": {"requests": [{"name": "g"}]}}));
+    let unknown = Messages::default().read(&body("example.com/v1", "Pod", &[]), "v1").unwrap_err();
+    assert_eq!(unknown.to_string(), "no kind \"Pod\" is registered for version \"example.com/v1\" in protobuf");
+}
+
+#[test]
 fn api_097_api_783_zero_is_not_set_unless_presence_counts() {
     let meta = field(1, &[field(1, b"web"), field(3, b""), field(8, b""), number(10, 0)].concat());
     let map = field(2, &[field(1, b"a"), field(2, b"")].concat());
