@@ -1,6 +1,6 @@
 //! Drives `controllers::quota`: lists what a quota is about, writes its count.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,13 @@ use futures::stream::{self, BoxStream, SelectAll};
 use objects::api::core::v1::{Pod, ResourceQuota};
 use objects::{Kind, kinds, quota};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// Pause before what failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
+/// Whoever looked for quotas before there was one to charge has written or
+/// given up after this long: the API server lets no write take longer.
+const UNCHARGED: Duration = Duration::from_secs(40);
 /// How often a count is taken again at once.
 const TRIES: u32 = 8;
 
@@ -37,6 +41,8 @@ pub(crate) async fn run(client: Client, clock: Clock) -> Infallible {
     let mut gone: SelectAll<BoxStream<'static, String>> = SelectAll::new();
     let mut passes = tokio::time::interval(RESYNC);
     let (mut pending, mut failed) = (BTreeSet::<String>::new(), BTreeSet::new());
+    // Namespaces to count once more, and when.
+    let mut later = VecDeque::<(Instant, String)>::new();
     loop {
         while let Some(namespace) = pending.pop_first() {
             if let Err(error) = driver.settle(&namespace).await {
@@ -50,7 +56,9 @@ pub(crate) async fn run(client: Client, clock: Clock) -> Infallible {
                 let quota = change.object();
                 gone.extend(driver.follow(quota));
                 if is_uncounted(quota) {
-                    pending.insert(quota.metadata.namespace.clone().unwrap_or_default());
+                    let namespace = quota.metadata.namespace.clone().unwrap_or_default();
+                    later.push_back((Instant::now() + UNCHARGED, namespace.clone()));
+                    pending.insert(namespace);
                 }
             }
             change = pod_news.next() => {
@@ -60,6 +68,7 @@ pub(crate) async fn run(client: Client, clock: Clock) -> Infallible {
                 }
             }
             Some(namespace) = gone.next(), if !gone.is_empty() => drop(pending.insert(namespace)),
+            Some(namespace) = due(&mut later) => drop(pending.insert(namespace)),
             _ = passes.tick() => pending.extend(driver.namespaces()),
             () = tokio::time::sleep(RETRY), if !failed.is_empty() => pending.append(&mut failed),
         }
@@ -133,6 +142,12 @@ impl Driver {
         }
         Err(ApiError::Conflict { message: format!("{namespace}/{name} changes all the time") })
     }
+}
+
+/// The first one, when its time has come; none if there is none.
+async fn due(later: &mut VecDeque<(Instant, String)>) -> Option<String> {
+    tokio::time::sleep_until(later.front()?.0).await;
+    later.pop_front().map(|(_, namespace)| namespace)
 }
 
 fn counted(quota: &Value) -> Vec<&'static Kind> {
