@@ -226,7 +226,10 @@ mod tests {
             tokio::time::advance(std::time::Duration::from_secs(40)).await;
             tokio::time::resume();
             used("2").await;
-            assert!(begun.elapsed() < std::time::Duration::from_secs(300), "found by the next pass over everything only");
+            assert!(
+                begun.elapsed() < std::time::Duration::from_secs(300),
+                "found by the next pass over everything only"
+            );
         };
         world.controllers().run(script).await;
     }
