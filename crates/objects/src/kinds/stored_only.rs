@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::plain::Plain;
 use crate::api::{admissionregistration, flowcontrol, resource};
-use crate::doc::{at, items, text};
+use crate::doc::{as_object, at, items, items_mut, set_default, text};
 use crate::kinds::{Column, Kind, Scope, Subresource};
 use crate::schema::{Schema, Typed};
 
@@ -59,11 +59,33 @@ mod devices {
         )
     };
     static CLAIM_OPS: Plain = Plain {
+        default: |doc| default_requests(items_mut(doc, "spec.devices.requests")),
         check_update: |errors, doc, old| errors.immutable(doc, old, "spec"),
         cells: |doc| vec![json!(claim_state(doc))],
         has_generation: false,
         ..plain(&CLAIM, &Typed::<ResourceClaim>::NEW)
     };
+
+    /// API-061: one device, if nothing else is said; upstream's scheduler relies on it.
+    fn default_requests(requests: &mut [Value]) {
+        for request in requests {
+            if let Some(exactly) = request.get_mut("exactly") {
+                default_request(exactly);
+            }
+            items_mut(request, "firstAvailable").iter_mut().for_each(default_request);
+        }
+    }
+
+    fn default_request(request: &mut Value) {
+        for toleration in items_mut(request, "tolerations") {
+            set_default(as_object(toleration), "operator", "Equal");
+        }
+        let request = as_object(request);
+        set_default(request, "allocationMode", "ExactCount");
+        if request["allocationMode"] == "ExactCount" {
+            set_default(request, "count", 1);
+        }
+    }
 
     fn claim_state(doc: &Value) -> String {
         let mut states = Vec::new();
@@ -89,6 +111,7 @@ mod devices {
         &TEMPLATE_OPS,
     );
     static TEMPLATE_OPS: Plain = Plain {
+        default: |doc| default_requests(items_mut(doc, "spec.spec.devices.requests")),
         check_update: |errors, doc, old| errors.immutable(doc, old, "spec"),
         has_generation: false,
         ..plain(&TEMPLATE, &Typed::<ResourceClaimTemplate>::NEW)

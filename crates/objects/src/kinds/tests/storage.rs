@@ -205,14 +205,14 @@ fn api_061_api_064_api_065_what_is_only_stored_says_so() {
     create(
         claim("a"),
         expect![[
-            r#"{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":"n"},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu"},"name":"a"}]}},"status":{}}"#
+            r#"{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"name":"c","namespace":"n"},"spec":{"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1},"name":"a"}]}},"status":{}}"#
         ]],
     );
     update(
         claim("a"),
         claim("b"),
         expect![[
-            r#"spec: Invalid value: {"devices":{"requests":[{"exactly":{"deviceClassName":"gpu"},"name":"b"}]}}: field is immutable"#
+            r#"spec: Invalid value: {"devices":{"requests":[{"exactly":{"deviceClassName":"gpu","allocationMode":"ExactCount","count":1},"name":"b"}]}}: field is immutable"#
         ]],
     );
     row(claim("a"), expect![[r#"["c","pending","<unknown>"]"#]]);
@@ -221,4 +221,22 @@ fn api_061_api_064_api_065_what_is_only_stored_says_so() {
     row(hook, expect![[r#"["w",1,"<unknown>"]"#]]);
     let slice = json!({"spec": {"nodeName": "n", "driver": "d"}});
     assert!(stored_only::SLICE.ops.fields(&slice).contains(&("spec.driver", "d".to_owned())), "API-228");
+}
+
+#[test]
+fn api_061_a_claim_asks_for_one_device_unless_it_says_otherwise() {
+    let template = find("resource.k8s.io", "v1", "resourceclaimtemplates").unwrap();
+    let mut doc = json!({"spec": {"spec": {"devices": {"requests": [
+        {"name": "a", "exactly": {"deviceClassName": "gpu", "tolerations": [{"key": "k"}]}},
+        {"name": "b", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}},
+        {"name": "c", "firstAvailable": [{"name": "d", "deviceClassName": "gpu", "count": 2}]},
+    ]}}}});
+    template.ops.default(&mut doc);
+    let requests = &doc["spec"]["spec"]["devices"]["requests"];
+    assert_eq!(requests[0]["exactly"]["allocationMode"], "ExactCount");
+    assert_eq!(requests[0]["exactly"]["count"], 1);
+    assert_eq!(requests[0]["exactly"]["tolerations"], json!([{"key": "k", "operator": "Equal"}]));
+    assert_eq!(requests[1]["exactly"], json!({"deviceClassName": "gpu", "allocationMode": "All"}));
+    let either = json!({"name": "d", "deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 2});
+    assert_eq!(requests[2]["firstAvailable"], json!([either]));
 }
