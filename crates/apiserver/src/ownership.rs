@@ -51,6 +51,7 @@ pub(crate) fn track(
     owners
 }
 
+/// API-455: they are sent to everybody; hiding them is for clients.
 pub(crate) fn set(doc: &mut Value, owners: Value) {
     let metadata = object::metadata_mut(doc);
     if owners.is_null() {

@@ -171,6 +171,8 @@ fn of_all_controllers(roles: &[Wanted]) -> Wanted {
             rules.push(rule.clone());
         }
     }
+    // What only ours do.
+    rules.push(json!(rule_line("create | storage.k8s.io | storageclasses")));
     let mut role = role_line("podium:controllers");
     role.doc["rules"] = json!(rules);
     role
@@ -517,6 +519,9 @@ mod tests {
             "create core/persistentvolumeclaims",
             "create authorization.k8s.io/subjectaccessreviews",
             "deletecollection core/configmaps",
+            "create storage.k8s.io/storageclasses",
+            "create core/serviceaccounts",
+            "create core/persistentvolumes",
         ] {
             assert!(lets("podium:controllers", what), "{what}");
         }
