@@ -62,7 +62,9 @@ fn a_command_does_not_outlive_its_client() {
     podium.wait_ready("web");
     for (number, kubectl) in podium.kubectls().iter().enumerate() {
         let marker = format!("4{number}{}", std::process::id());
-        let mut client = kubectl.command(&["exec", "web", "--", "sh", "-c", &format!("echo begun; sleep {marker}")]);
+        // The shell stays: one that becomes `sleep` has no arguments for a moment.
+        let script = format!("echo begun; sleep {marker}; true");
+        let mut client = kubectl.command(&["exec", "web", "--", "sh", "-c", &script]);
         let mut client = client.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(client.stdout.take().unwrap()).read_line(&mut line).unwrap();
