@@ -105,7 +105,7 @@ need_client_libraries() {
         cp "$here/package.json" "$here/package-lock.json" "$tools/javascript/"
         (cd "$tools/javascript" && npm ci --silent --no-audit --no-fund) || { rm -rf "$tools/javascript"; return 1; }
     fi
-    cp "$here/javascript_client.mjs" "$tools/javascript/"
+    cp "$here"/*.mjs "$tools/javascript/"
     PYTHON_CLIENT=$(realpath --no-symlinks "$tools/python/bin/python")
     JAVASCRIPT_CLIENT=$(realpath "$tools/javascript")
     export PYTHON_CLIENT JAVASCRIPT_CLIENT

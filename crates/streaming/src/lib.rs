@@ -6,7 +6,8 @@
 //!
 //! Whoever comes: kubectl 1.27 and 1.28 speak SPDY (API-616), 1.29 as well
 //! unless it is told otherwise (API-617), 1.30 WebSocket to commands (API-618),
-//! later ones to both (API-619); ports are SPDY inside, always (API-622).
+//! later ones to both (API-619); ports are SPDY inside, always (API-622), but
+//! for the Python and JavaScript clients, which speak plain WebSocket (API-620).
 //!
 //! Read in this order: `upgrade` (what the client offers), `command` (what a
 //! session becomes), `websocket` and `over_spdy` (what carries it), `ports`

@@ -1,5 +1,5 @@
 //! Programs that use the API through the official libraries of their language,
-//! against the control plane alone.
+//! against the control plane alone where no pod has to run.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,15 +10,20 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, W
 use podium_e2e::{Patience, Podium, run};
 use serde_json::json;
 
+use crate::streams::web;
+
 fn server() -> Podium {
     let mut podium = Podium::prepare();
     podium.start_server();
     podium
 }
 
+/// Interpreters: the variable that names it, and the usual one.
+const PYTHON: (&str, &str) = ("PYTHON_CLIENT", "python3");
+const JAVASCRIPT: (&str, &str) = ("NODE", "node");
+
 /// Runs a script of `tests/clients` with its interpreter; `scripts/test` installs what it imports.
-fn script(variable: &str, usual: &str, name: &str) {
-    let podium = server();
+fn script(podium: &Podium, (variable, usual): (&str, &str), name: &str) {
     let interpreter = std::env::var_os(variable).unwrap_or_else(|| usual.into());
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../clients");
     // A module of JavaScript looks for others beside itself.
@@ -32,12 +37,21 @@ fn script(variable: &str, usual: &str, name: &str) {
 
 #[test]
 fn api_104_the_python_client_gets_along() {
-    script("PYTHON_CLIENT", "python3", "python_client.py");
+    script(&server(), PYTHON, "python_client.py");
 }
 
 #[test]
 fn api_105_the_javascript_client_gets_along() {
-    script("NODE", "node", "javascript_client.mjs");
+    script(&server(), JAVASCRIPT, "javascript_client.mjs");
+}
+
+#[test]
+fn api_620_programs_run_commands_and_reach_ports_over_web_sockets() {
+    let podium = Podium::start();
+    podium.apply(&web());
+    podium.wait_ready("web");
+    script(&podium, PYTHON, "python_streams.py");
+    script(&podium, JAVASCRIPT, "javascript_streams.mjs");
 }
 
 fn map(name: &str, data: serde_json::Value) -> ConfigMap {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use podium_e2e::{Kubectl, Patience, Podium, Sketch, Terminal, find_process, run, wait_for_exit};
 use serde_json::json;
 
-fn web() -> Sketch {
+pub(crate) fn web() -> Sketch {
     let shell = "mkdir /www; echo here I am > /www/hello; exec httpd -f -p 8080 -h /www";
     let probe = json!({"readinessProbe": {"httpGet": {"path": "/hello", "port": 8080}, "periodSeconds": 1}});
     Sketch::pod("web").container_with("app", shell, probe)
