@@ -2,7 +2,7 @@
 //! against: `cargo run --example dev_server -- DIR [ADDR:PORT]`, then
 //! `kubectl --kubeconfig DIR/kubeconfig get pods`.
 
-#[path = "../tests/support/pki.rs"]
+#[path = "../tests/all/pki.rs"]
 mod pki;
 
 use std::path::PathBuf;

@@ -1,11 +1,7 @@
 //! Evictions: pods go as far as their disruption budgets allow.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, Fixture, fixture, pod};
 use serde_json::{Value, json};
-use support::{Client, Fixture, fixture, pod};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const BUDGETS: &str = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";

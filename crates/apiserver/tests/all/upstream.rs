@@ -1,15 +1,11 @@
 //! The requests that upstream's own kubelet, scheduler and controller manager
 //! send, as their users.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, Events, Fixture, fixture, fixture_with, json_of, pod};
 use apiserver::{Config, Identity, SigningKey};
 use http::{Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use support::{Client, Events, Fixture, fixture, fixture_with, json_of, pod};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";

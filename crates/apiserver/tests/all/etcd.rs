@@ -1,19 +1,13 @@
 //! The API over etcd, and what remains of it while etcd is gone.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "../../store/tests/support/etcd.rs"]
-mod etcd_server;
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::sync::Arc;
 
+use crate::etcd_server::EtcdServer;
+use crate::fixture::Client;
 use ambient::{Clock, Ids, Rng};
 use apiserver::{ApiServer, Config, Identity};
-use etcd_server::EtcdServer;
 use serde_json::json;
 use store::{Etcd, EtcdOptions};
-use support::Client;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -72,7 +66,7 @@ async fn api_016_api_137_api_198_without_etcd_only_what_may_be_stale_is_answered
     assert_eq!(status["details"], json!({"kind": "configmaps", "retryAfterSeconds": 2}));
     let refused = api.get_as("/apis/apps/v1/deployments", "application/json").await;
     assert_eq!(refused.headers()["retry-after"], "2");
-    let status = support::json_of(refused).await;
+    let status = crate::fixture::json_of(refused).await;
     assert_eq!(status["message"], text.replace("create", "list").replace("configmaps", "deployments.apps"));
     let (code, told) = api.get("/readyz").await;
     assert_eq!(code, 500);

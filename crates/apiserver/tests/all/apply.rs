@@ -1,12 +1,8 @@
 //! Server-side apply and the owners of fields, over the wire.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, fixture, fixture_on, json_of, pod};
 use apiserver::Config;
 use serde_json::{Value, json};
-use support::{Client, fixture, fixture_on, json_of, pod};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

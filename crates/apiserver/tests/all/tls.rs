@@ -1,16 +1,11 @@
 //! Over real sockets on loopback: certificates as identity, protocols, the
 //! relay to a node agent, stopping; and kube's client without a socket.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/pki.rs"]
-mod pki;
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::pki::Authority;
 use ambient::{Clock, Ids, Rng};
 use apiserver::{ApiServer, Config, Identity};
 use bytes::Bytes;
@@ -21,7 +16,6 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams};
-use pki::Authority;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -117,7 +111,7 @@ async fn api_001_http2_is_chosen_by_alpn() {
 #[tokio::test]
 async fn stopping_ends_watches_and_then_the_server() {
     let cluster = cluster().await;
-    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let admin = crate::fixture::Client(cluster.api.service(Identity::admin()));
     let mut events = admin.watch("/api/v1/pods?watch=true&resourceVersion=0").await;
     cluster.stop.send(()).unwrap();
     cluster.served.await.unwrap().unwrap();
@@ -148,7 +142,7 @@ async fn agent(authority: &Authority) -> SocketAddr {
 }
 
 /// Node `n`, whose agent listens at `address`.
-async fn register(admin: &support::Client, address: SocketAddr) {
+async fn register(admin: &crate::fixture::Client, address: SocketAddr) {
     let node = json!({
         "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
         "status": {
@@ -164,7 +158,7 @@ async fn register(admin: &support::Client, address: SocketAddr) {
 async fn api_609_logs_come_from_the_node_agent() {
     let cluster = cluster().await;
     let address = agent(&cluster.authority).await;
-    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let admin = crate::fixture::Client(cluster.api.service(Identity::admin()));
     register(&admin, address).await;
     admin.pod("web").await;
     admin.bind("web", "n").await;
@@ -225,9 +219,9 @@ impl Cluster {
     /// A pod of two containers on a node with that agent.
     async fn streaming_pod(&self) {
         let address = streaming_agent(&self.authority).await;
-        let admin = support::Client(self.api.service(Identity::admin()));
+        let admin = crate::fixture::Client(self.api.service(Identity::admin()));
         register(&admin, address).await;
-        let mut pod = support::pod("web");
+        let mut pod = crate::fixture::pod("web");
         let more = json!({"name": "gone", "image": "busybox"});
         pod["spec"]["containers"].as_array_mut().unwrap().push(more);
         let (code, made) = admin.post("/api/v1/namespaces/default/pods", &pod).await;
@@ -300,7 +294,7 @@ async fn api_624_what_cannot_be_streamed_is_refused() {
     let (code, text) = refused("GET", "missing/attach", ADMIN).await;
     assert_eq!(code, 404);
     assert!(text.contains("pods \\\"missing\\\" not found"), "{text}");
-    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let admin = crate::fixture::Client(cluster.api.service(Identity::admin()));
     admin.pod("waiting").await;
     let (code, text) = refused("GET", "waiting/portforward", ADMIN).await;
     assert_eq!(code, 400);
@@ -318,7 +312,7 @@ async fn api_624_what_cannot_be_streamed_is_refused() {
 async fn api_607_requests_are_passed_on_to_the_agent_and_to_pods() {
     let cluster = cluster().await;
     let address = agent(&cluster.authority).await;
-    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let admin = crate::fixture::Client(cluster.api.service(Identity::admin()));
     register(&admin, address).await;
     let passed = cluster.get("/api/v1/nodes/n/proxy/stats/summary?only=cpu%20x", Some(ADMIN)).await;
     assert_eq!(passed, (200, "asked /stats/summary?only=cpu+x\n".to_owned()));
@@ -341,7 +335,7 @@ async fn api_607_requests_are_passed_on_to_the_agent_and_to_pods() {
 #[tokio::test]
 async fn api_038_requests_are_passed_on_to_pods_behind_a_service() {
     let cluster = cluster().await;
-    let admin = support::Client(cluster.api.service(Identity::admin()));
+    let admin = crate::fixture::Client(cluster.api.service(Identity::admin()));
     let asked = async |name: &str| {
         let path = format!("/api/v1/namespaces/default/services/{name}/proxy/x");
         let (code, text) = cluster.get(&path, Some(ADMIN)).await;
@@ -375,12 +369,12 @@ async fn api_038_requests_are_passed_on_to_pods_behind_a_service() {
 #[tokio::test]
 async fn kube_works_in_process_without_a_socket() {
     use futures::{StreamExt, TryStreamExt};
-    let fixture = support::fixture().await;
+    let fixture = crate::fixture::fixture().await;
     let client = kube::Client::new(fixture.api.service(Identity::admin()), "default");
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let stream = pods.watch(&WatchParams::default().disable_bookmarks(), "0").await.unwrap();
     let mut stream = std::pin::pin!(stream);
-    let doc: Pod = serde_json::from_value(support::pod("web")).unwrap();
+    let doc: Pod = serde_json::from_value(crate::fixture::pod("web")).unwrap();
     pods.create(&PostParams::default(), &doc).await.unwrap();
     let Some(Ok(WatchEvent::Added(added))) = stream.next().await else { panic!("the pod must appear") };
     assert_eq!(added.metadata.name.as_deref(), Some("web"));

@@ -1,5 +1,4 @@
 //! One server over a temporary store, called in process.
-#![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::sync::Arc;
 

@@ -1,12 +1,8 @@
 //! Which moment a get, list or watch shows (spec 03 §4.1, §5.2 to §5.4).
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Events, Fixture, fixture};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use support::{Events, Fixture, fixture};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 

@@ -1,11 +1,7 @@
 //! The `scale` subresource: how many pods, of whatever has pods.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, fixture, json_of};
 use serde_json::{Value, json};
-use support::{Client, fixture, json_of};
 
 const APPS: &str = "/apis/apps/v1/namespaces/default";
 

@@ -1,15 +1,11 @@
 //! Kinds whose requests need more than the table of kinds says: events, of
 //! which there are two views, and requests for certificates.
-#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/fixture.rs"]
-mod fixture;
-
+use crate::fixture::{Client, fixture};
 use apiserver::Identity;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use fixture::{Client, fixture};
 use http::Request;
 use http_body_util::Full;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
@@ -213,7 +209,7 @@ async fn api_640_a_bootstrap_token_lets_a_machine_ask() {
     assert_eq!(send("abcdef.0123456789abcdee", "POST", REQUESTS, &ask).await.status(), 401);
     let response = send("abcdef.0123456789abcdef", "POST", REQUESTS, &ask).await;
     assert_eq!(response.status(), 201);
-    let made = fixture::json_of(response).await;
+    let made = crate::fixture::json_of(response).await;
     assert_eq!(made["spec"]["username"], "system:bootstrap:abcdef");
     let response = send("abcdef.0123456789abcdef", "GET", "/api/v1/nodes", &json!(null)).await;
     assert_eq!(response.status(), 403, "it may ask, and nothing else");
@@ -235,7 +231,7 @@ async fn api_044_the_store_is_the_one_part_that_is_known() {
     assert_eq!(admin.get("/api/v1/componentstatuses?labelSelector=a%3Db").await.1["items"], json!([]));
     let response = admin.get_as("/api/v1/componentstatuses", "application/json;as=Table;v=v1;g=meta.k8s.io").await;
     assert_eq!(response.headers()["warning"], "299 - \"v1 ComponentStatus is deprecated in v1.19+\"");
-    assert_eq!(fixture::json_of(response).await["rows"][0]["cells"], json!(["etcd-0", "Healthy", "ok", ""]));
+    assert_eq!(crate::fixture::json_of(response).await["rows"][0]["cells"], json!(["etcd-0", "Healthy", "ok", ""]));
     assert_eq!(admin.post("/api/v1/componentstatuses", &store).await.0, 405);
     assert_eq!(admin.get("/api/v1/componentstatuses?watch=true").await.0, 405);
     assert_eq!(admin.delete("/api/v1/componentstatuses", &Value::Null).await.0, 405);

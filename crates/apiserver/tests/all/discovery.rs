@@ -1,13 +1,9 @@
 //! Discovery, legacy and aggregated, over the wire.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::collections::BTreeSet;
 
+use crate::fixture::{Fixture, fixture, json_of};
 use serde_json::{Value, json};
-use support::{Fixture, fixture, json_of};
 
 const V2: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 const V2BETA1: &str = "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";

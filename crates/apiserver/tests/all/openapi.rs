@@ -1,15 +1,11 @@
 //! The OpenAPI documents and compressed answers, over the wire.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::io::Read;
 
+use crate::fixture::{Client, Fixture, fixture, json_of};
 use http::header;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use support::{Client, Fixture, fixture, json_of};
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 

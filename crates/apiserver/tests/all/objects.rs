@@ -1,11 +1,7 @@
 //! Objects through the API: every verb, its answers and its refusals.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{fixture, json_of, pod};
 use serde_json::{Value, json};
-use support::{fixture, json_of, pod};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -273,7 +269,7 @@ async fn lc_274_api_383_a_bound_pod_dies_gracefully() {
     assert_eq!(pod["metadata"]["deletionGracePeriodSeconds"], 5);
     assert_eq!(events.brief().await, "MODIFIED web");
     // TC-029: the name is still taken.
-    let (code, status) = admin.post(PODS, &support::pod("web")).await;
+    let (code, status) = admin.post(PODS, &crate::fixture::pod("web")).await;
     assert_eq!(code, 409);
     assert_eq!(status["message"], "object is being deleted: pods \"web\" already exists");
     // The node agent confirms.

@@ -1,12 +1,8 @@
 //! What the server adds to objects or refuses about them, beyond what a kind
 //! says by itself: limits, quotas, runtime classes, security levels.
-#![allow(clippy::unwrap_used, reason = "a test may fail by panicking")]
 
-#[path = "support/fixture.rs"]
-mod fixture;
-
+use crate::fixture::{Fixture, fixture, json_of, pod};
 use bytes::Bytes;
-use fixture::{Fixture, fixture, json_of, pod};
 use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};

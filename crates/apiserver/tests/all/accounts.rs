@@ -1,18 +1,13 @@
 //! Service accounts: tokens asked for, used and refused, and what pods are
 //! given of them. Storage: what the server adds to claims and volumes.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
-
-#[path = "support/fixture.rs"]
-mod fixture;
-
 use std::time::Duration;
 
+use crate::fixture::{Client, Fixture, fixture_with, json_of};
 use apiserver::{Config, Identity, SigningKey};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use fixture::{Client, Fixture, fixture_with, json_of};
 use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};

@@ -1,12 +1,8 @@
 //! Who may do what: roles, bindings, and what nobody may give away.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, Fixture, fixture, fixture_with};
 use apiserver::{Config, Identity};
 use serde_json::{Value, json};
-use support::{Client, Fixture, fixture, fixture_with};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const PODS: &str = "/api/v1/namespaces/default/pods";

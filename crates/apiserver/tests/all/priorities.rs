@@ -1,11 +1,7 @@
 //! Priorities of pods through the API.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Fixture, fixture, pod};
 use serde_json::{Value, json};
-use support::{Fixture, fixture, pod};
 
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const PODS: &str = "/api/v1/namespaces/default/pods";

@@ -1,15 +1,11 @@
 //! Questions: who is this, may they, and acting as someone else; and what a
 //! node may write.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, Fixture, fixture, fixture_with, json_of, pod};
 use apiserver::{Config, Identity, SigningKey};
 use http::{Request, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use support::{Client, Fixture, fixture, fixture_with, json_of, pod};
 
 const AUTHENTICATION: &str = "/apis/authentication.k8s.io/v1";
 const AUTHORIZATION: &str = "/apis/authorization.k8s.io/v1";

@@ -1,12 +1,8 @@
 //! Names, versions, generations, owners, finalizers and namespaces: what holds
 //! for objects of all kinds (spec 03, section 3).
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{fixture, pod};
 use serde_json::{Value, json};
-use support::{fixture, pod};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";

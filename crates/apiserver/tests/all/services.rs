@@ -1,15 +1,11 @@
 //! Services through the API: which addresses and ports they get.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use crate::fixture::{Fixture, fixture, fixture_with};
 use apiserver::{Config, ServiceConfig};
 use serde_json::{Value, json};
-use support::{Fixture, fixture, fixture_with};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 

@@ -1,13 +1,9 @@
 //! What a DELETE answers and what it leaves (spec 02, sections 1.1 and 1.2).
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::time::Duration;
 
+use crate::fixture::{Client, fixture, pod};
 use serde_json::{Value, json};
-use support::{Client, fixture, pod};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";

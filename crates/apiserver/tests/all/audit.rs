@@ -1,13 +1,9 @@
 //! The audit log, over a server called in process.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/fixture.rs"]
-mod fixture;
 
 use std::sync::Arc;
 
+use crate::fixture::fixture_with;
 use apiserver::{AuditLog, Config};
-use fixture::fixture_with;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -73,5 +69,5 @@ async fn api_005_a_write_that_takes_too_long_is_given_up() {
     let request = request.header("content-type", "application/json").body(never.boxed_unsync()).unwrap();
     let response = fixture.admin.0.clone().oneshot(request).await.unwrap();
     assert_eq!(response.status(), 504);
-    assert_eq!(fixture::json_of(response).await["reason"], "Timeout");
+    assert_eq!(crate::fixture::json_of(response).await["reason"], "Timeout");
 }

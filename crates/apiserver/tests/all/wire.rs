@@ -1,15 +1,11 @@
 //! Paths, verbs, headers and refusals: what every client relies on before it
 //! looks at an object (spec 03, sections 1 and 2).
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
 
-#[path = "support/fixture.rs"]
-mod support;
-
+use crate::fixture::{Client, fixture, fixture_with, json_of, pod, unstarted};
 use apiserver::{Config, Identity};
 use http::{Request, Response};
 use http_body_util::Full;
 use serde_json::{Value, json};
-use support::{Client, fixture, fixture_with, json_of, pod, unstarted};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -258,7 +254,7 @@ async fn api_095_api_096_who_prefers_protobuf_takes_json() {
     let watch = get(&admin, &path, &[("accept", "application/vnd.kubernetes.protobuf;stream=watch,application/json")]);
     let watch = watch.await;
     assert_eq!(header(&watch, "content-type"), "application/json", "API-312: no frames of protobuf");
-    assert_eq!(support::Events::new(watch).brief().await, "ADDED a");
+    assert_eq!(crate::fixture::Events::new(watch).brief().await, "ADDED a");
     let protobuf = "application/vnd.kubernetes.protobuf";
     let (code, status) = admin.call("PATCH", &format!("{MAPS}/a"), protobuf, &json!({"data": null})).await;
     assert!(code == 415 || code == 400, "a patch is JSON or YAML: {status}");

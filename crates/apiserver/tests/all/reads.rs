@@ -1,14 +1,10 @@
 //! Lists, tables, watches, discovery: what clients read.
-#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
-
-#[path = "support/fixture.rs"]
-mod support;
 
 use std::time::Duration;
 
+use crate::fixture::{Client, fixture, json_of};
 use apiserver::Identity;
 use serde_json::{Value, json};
-use support::{Client, fixture, json_of};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -135,7 +131,7 @@ async fn api_229_api_231_api_335_metadata_only() {
     let list = json_of(response).await;
     let one = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
     let response = fixture.admin.get_as(&format!("{PODS}?watch=true&resourceVersion=0"), one).await;
-    let first = support::Events::new(response).next().await.unwrap();
+    let first = crate::fixture::Events::new(response).next().await.unwrap();
     assert_eq!((&first["object"]["kind"], first["object"].get("spec")), (&json!("PartialObjectMetadata"), None));
     let unknown = "application/json;as=Something;g=meta.k8s.io;v=v1,application/json";
     assert_eq!(json_of(fixture.admin.get_as(PODS, unknown).await).await["kind"], "PodList", "the next best");
@@ -243,7 +239,7 @@ async fn api_235_a_watched_table_names_its_columns_once() {
     fixture.admin.pod("a").await;
     let accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
     let response = fixture.admin.get_as(&format!("{PODS}?watch=true&resourceVersion=0"), accept).await;
-    let mut events = support::Events::new(response);
+    let mut events = crate::fixture::Events::new(response);
     let first = events.next().await.unwrap();
     assert_eq!(first["object"]["kind"], "Table");
     assert!(!first["object"]["columnDefinitions"].as_array().unwrap().is_empty());
@@ -252,7 +248,7 @@ async fn api_235_a_watched_table_names_its_columns_once() {
     assert_eq!(second["object"]["columnDefinitions"], json!([]));
     assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
     let path = format!("{PODS}?watch=true&resourceVersion=0&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dno");
-    let mut events = support::Events::new(fixture.admin.get_as(&path, accept).await);
+    let mut events = crate::fixture::Events::new(fixture.admin.get_as(&path, accept).await);
     let bookmark = events.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");
     let annotations = &bookmark["object"]["rows"][0]["object"]["metadata"]["annotations"];

@@ -1,0 +1,30 @@
+//! The API server as its callers see it: over a temporary store, mostly called
+//! in process. One program: twenty would be linked twenty times.
+#![allow(clippy::unwrap_used, reason = "a test that can not go on fails")]
+
+mod accounts;
+mod admission;
+mod apply;
+mod audit;
+mod deleting;
+mod discovery;
+mod etcd;
+#[path = "../../../store/tests/support/etcd.rs"]
+mod etcd_server;
+mod eviction;
+mod fixture;
+mod kinds;
+mod metadata;
+mod objects;
+mod openapi;
+mod pki;
+mod priorities;
+mod rbac;
+mod reads;
+mod reviews;
+mod scale;
+mod services;
+mod tls;
+mod upstream;
+mod versions;
+mod wire;
