@@ -36,7 +36,7 @@ pub(crate) fn json_bytes(code: StatusCode, bytes: impl Into<Bytes>) -> Response<
 }
 
 pub(crate) fn json(code: StatusCode, value: &Value) -> Response<Body> {
-    json_bytes(code, serde_json::to_vec(value).expect("a JSON value always serialises"))
+    json_bytes(code, objects::text::to_json(value).expect("a JSON value always serialises"))
 }
 
 pub(crate) fn text(code: StatusCode, text: impl Into<Bytes>) -> Response<Body> {

@@ -69,7 +69,7 @@ pub(crate) fn seen<'a>(kind: &Kind, value: &'a [u8]) -> Cow<'a, [u8]> {
 }
 
 fn canonical(kind: &Kind, doc: &Value) -> Bytes {
-    serde_json::to_vec(&Canonical { kind, doc }).expect("a JSON value always serialises").into()
+    objects::text::to_json(&Canonical { kind, doc }).expect("a JSON value always serialises").into()
 }
 
 /// A document in the order in which it is stored. Written as it is read:

@@ -368,7 +368,6 @@ pub fn apply(
         sync_last_applied(&mut merged, config);
     }
     doc::object(&mut merged, "metadata").insert("managedFields".to_owned(), managed.write());
-    doc::prune(&mut merged);
     Ok(merged)
 }
 

@@ -208,6 +208,22 @@ fn rewrite(types: &Types, of: TypeId, value: &mut Value) {
             items.iter_mut().for_each(|item| rewrite_entry(types, *of, item));
         }
         (Node::Scalar(scalar), value) => scalar.canonicalise(value),
+        (Node::Untyped, value) => sort(value),
+        _ => {}
+    }
+}
+
+/// What is somebody else's keeps all it has, in the order in which Go writes
+/// maps: upstream's tools compare its bytes (WL-139).
+fn sort(value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.values_mut().for_each(sort);
+            if !map.keys().is_sorted() {
+                map.sort_keys();
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(sort),
         _ => {}
     }
 }

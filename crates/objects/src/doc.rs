@@ -70,18 +70,3 @@ pub(crate) fn keep(new: &mut Map<String, Value>, old: &Value, key: &str) {
         }
     }
 }
-
-/// Drops nulls and empty lists everywhere, as upstream's encoder does. A pod's
-/// `containers` stays: its type has no "omit if empty".
-pub(crate) fn prune(value: &mut Value) {
-    match value {
-        Value::Object(map) => {
-            map.retain(|key, value| {
-                prune(value);
-                !value.is_null() && (key == "containers" || value.as_array().is_none_or(|list| !list.is_empty()))
-            });
-        }
-        Value::Array(list) => list.iter_mut().for_each(prune),
-        _ => {}
-    }
-}

@@ -9,6 +9,10 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
+mod go;
+
+pub use go::to_json;
+
 /// The document, and the paths of keys that were given twice; the last one
 /// counts (API-341). Whole numbers are integers, however they are written.
 pub fn from_json(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {

@@ -19,6 +19,7 @@ mod objects;
 mod openapi;
 mod pki;
 mod priorities;
+mod raw;
 mod rbac;
 mod reads;
 mod reviews;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::apps::v1::ControllerRevision;
-use crate::doc::{as_object, at, items, text};
+use crate::doc::{at, items, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::{Column, Kind, KindOps, Scope, workload};
@@ -38,15 +38,6 @@ impl KindOps for RevisionOps {
 
     fn schema(&self) -> &'static dyn Schema {
         &Typed::<ControllerRevision>::NEW
-    }
-
-    /// What is kept here is somebody else's, nulls and all.
-    fn default(&self, doc: &mut Value) {
-        let data = as_object(doc).shift_remove("data");
-        self.schema().canonicalise(doc);
-        if let Some(data) = data.filter(|data| !data.is_null()) {
-            as_object(doc).insert("data".to_owned(), data);
-        }
     }
 
     /// API-764.

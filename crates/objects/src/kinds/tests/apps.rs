@@ -479,10 +479,11 @@ fn revision(data: Value) -> Value {
 
 #[test]
 fn api_764_api_376_the_data_of_a_revision_is_an_object_for_good() {
+    // WL-139: nulls and all, but sorted.
     create(
-        revision(json!({"spec": {"a": [], "b": null}})),
+        revision(json!({"spec": {"b": null, "a": [], "$patch": "replace"}, "kind": "x", "apiVersion": "y", "A": {}})),
         expect![[
-            r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"web-1","namespace":"default"},"revision":3,"data":{"spec":{"a":[],"b":null}}}"#
+            r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","data":{"A":{},"apiVersion":"y","kind":"x","spec":{"$patch":"replace","a":[],"b":null}},"metadata":{"name":"web-1","namespace":"default"},"revision":3}"#
         ]],
     );
     let mut bad = revision(Value::Null);
