@@ -5,10 +5,11 @@
 //! task, no queue.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use objects::{Kind, kinds};
 use serde_json::{Value, json};
-use store::{ListRequest, Op, WriteError};
+use store::{Entry, ListRequest, Op, WriteError};
 
 use crate::api::Api;
 use crate::body::DeleteOptions;
@@ -31,12 +32,21 @@ pub(crate) fn check_protected(kind: &Kind, name: &str) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Goes with the write that creates something: it fails if the namespace has
+/// changed meanwhile. So nothing gets in once the mark of deletion is set, and
+/// what was found empty after that stays empty.
+pub(crate) async fn guard(api: &Api, kind: &Kind, namespace: Option<&str>, name: &str) -> Result<Option<Op>, ApiError> {
+    let Some(namespace) = namespace else { return Ok(None) };
+    let entry = check_open(api, kind, namespace, name).await?;
+    Ok(Some(Op::guard(Arc::clone(&entry.key), entry.modified)))
+}
+
 /// API-704: nothing is created in a missing or terminating namespace.
-pub(crate) async fn check_open(api: &Api, kind: &Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
+pub(crate) async fn check_open(api: &Api, kind: &Kind, namespace: &str, name: &str) -> Result<Arc<Entry>, ApiError> {
     let entry = api.store.get(&object::key(self::kind(), None, namespace)).await?;
     let entry = entry.ok_or_else(|| ApiError::not_found(self::kind(), namespace))?;
     if !object::is_deleting(self::kind(), &entry) {
-        return Ok(());
+        return Ok(entry);
     }
     Err(ApiError::Forbidden {
         resource: Some(ResourceName::of(kind)),

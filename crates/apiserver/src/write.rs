@@ -149,11 +149,12 @@ async fn insert(
     }
     for _ in 0..quota::TRIES {
         let mut ops = vec![Op::create(key.clone(), bytes.clone())];
+        ops.extend(namespaces::guard(api, kind, namespace, name).await?);
         ops.extend(quota::charge(api, kind, namespace, doc, None).await?);
         match api.store.write(ops).await {
             Ok(revision) => return Ok((bytes, revision)),
             Err(WriteError::Conflict { index: 0, current, .. }) => return Err(exists(current.as_deref())),
-            // A quota has changed: there may still be room.
+            // A quota or the namespace has changed: there may still be room.
             Err(WriteError::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
         }

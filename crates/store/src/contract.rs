@@ -95,8 +95,16 @@ pub struct Listing {
 pub struct Op {
     pub key: Arc<str>,
     pub condition: Condition,
-    /// The new value, or none to delete the key.
-    pub value: Option<Bytes>,
+    pub effect: Effect,
+}
+
+/// What an operation does to its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    Put(Bytes),
+    Delete,
+    /// Nothing: its condition alone counts. A batch has other operations, too.
+    Keep,
 }
 
 /// What must hold for an operation, and with it for its whole batch.
@@ -109,15 +117,27 @@ pub enum Condition {
 
 impl Op {
     pub fn create(key: impl Into<Arc<str>>, value: impl Into<Bytes>) -> Self {
-        Self { key: key.into(), condition: Condition::Absent, value: Some(value.into()) }
+        Self { key: key.into(), condition: Condition::Absent, effect: Effect::Put(value.into()) }
     }
 
     pub fn update(key: impl Into<Arc<str>>, value: impl Into<Bytes>, seen: Revision) -> Self {
-        Self { key: key.into(), condition: Condition::Unchanged(seen), value: Some(value.into()) }
+        Self { key: key.into(), condition: Condition::Unchanged(seen), effect: Effect::Put(value.into()) }
     }
 
     pub fn delete(key: impl Into<Arc<str>>, seen: Revision) -> Self {
-        Self { key: key.into(), condition: Condition::Unchanged(seen), value: None }
+        Self { key: key.into(), condition: Condition::Unchanged(seen), effect: Effect::Delete }
+    }
+
+    /// The batch is written only if this key is as it was seen.
+    pub fn guard(key: impl Into<Arc<str>>, seen: Revision) -> Self {
+        Self { key: key.into(), condition: Condition::Unchanged(seen), effect: Effect::Keep }
+    }
+
+    pub(crate) fn value(&self) -> Option<&Bytes> {
+        match &self.effect {
+            Effect::Put(value) => Some(value),
+            Effect::Delete | Effect::Keep => None,
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use tonic::{Code, Status};
 use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
 use crate::pending::{check_size, holds};
-use crate::{Condition, Entry, ListRequest, Listing, Op, OpenError, Options, ReadError, Revision};
+use crate::{Condition, Effect, Entry, ListRequest, Listing, Op, OpenError, Options, ReadError, Revision};
 use crate::{Store, Watch, WatchError, WriteError};
 use follow::{Follower, entry};
 use link::Link;
@@ -225,13 +225,15 @@ fn transaction(batch: &[Op]) -> TxnRequest {
         };
         Compare { target: wire::MOD, key: key(op), mod_revision: Some(expected) }
     };
-    let change = |op: &Op| match &op.value {
-        Some(value) => Request::Put(PutRequest { key: key(op), value: value.clone() }),
-        None => Request::Delete(DeleteRangeRequest { key: key(op) }),
+    let change = |op: &Op| match &op.effect {
+        Effect::Put(value) => Some(Request::Put(PutRequest { key: key(op), value: value.clone() })),
+        Effect::Delete => Some(Request::Delete(DeleteRangeRequest { key: key(op) })),
+        Effect::Keep => None,
     };
-    let look = |op: &Op| Request::Range(RangeRequest { key: key(op), ..RangeRequest::default() });
-    let all = |request: &dyn Fn(&Op) -> Request| {
-        batch.iter().map(|op| RequestOp { request: Some(request(op)) }).collect::<Vec<_>>()
+    let look = |op: &Op| Some(Request::Range(RangeRequest { key: key(op), ..RangeRequest::default() }));
+    let all = |request: &dyn Fn(&Op) -> Option<Request>| {
+        let requests = batch.iter().filter_map(request);
+        requests.map(|request| RequestOp { request: Some(request) }).collect::<Vec<_>>()
     };
     TxnRequest { compare: batch.iter().map(compare).collect(), success: all(&change), failure: all(&look) }
 }

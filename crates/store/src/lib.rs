@@ -27,7 +27,7 @@ mod memory;
 mod pending;
 
 pub use contract::{
-    BATCH_MAX, Condition, Delivery, ListRequest, Listing, Op, OpenError, ReadError, Store, Watch, WatchError,
+    BATCH_MAX, Condition, Delivery, Effect, ListRequest, Listing, Op, OpenError, ReadError, Store, Watch, WatchError,
     WriteError,
 };
 pub use embedded::{Embedded, Options};

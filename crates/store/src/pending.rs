@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 
 use crate::cache::{self, Cache};
-use crate::{BATCH_MAX, Change, Condition, Entry, Op, Revision, WriteError};
+use crate::{BATCH_MAX, Change, Condition, Effect, Entry, Op, Revision, WriteError};
 
 /// The state as it will be once everything accepted is visible.
 pub(crate) struct Pending<'a> {
@@ -53,8 +53,10 @@ impl<'a> Pending<'a> {
 /// Refuses a batch that can never be written.
 pub(crate) fn check_size(batch: &[Op], bytes_max: usize) -> Result<(), WriteError> {
     assert!(batch.len() <= BATCH_MAX, "a batch of {} is more than any engine takes", batch.len());
+    // It would get a revision of its own here and none in etcd.
+    assert!(batch.iter().any(|op| op.effect != Effect::Keep), "a batch changes something");
     for op in batch {
-        let bytes = op.value.as_ref().map_or(0, bytes::Bytes::len);
+        let bytes = op.value().map_or(0, bytes::Bytes::len);
         if bytes > bytes_max {
             return Err(WriteError::TooLarge { key: Arc::clone(&op.key), bytes, bytes_max });
         }
@@ -72,11 +74,11 @@ pub(crate) fn holds(condition: Condition, current: Option<&Entry>) -> bool {
 
 fn change(op: Op, before: Option<Arc<Entry>>, revision: Revision) -> Option<Change> {
     let created = before.as_ref().map_or(revision, |before| before.created);
-    let now = op.value.map(|value| Arc::new(Entry::new(op.key, value, created, revision)));
-    match (before, now) {
-        (None, Some(now)) => Some(Change::Created(now)),
-        (Some(before), Some(now)) => Some(Change::Updated { before, now }),
-        (Some(before), None) => Some(Change::Deleted { before }),
-        (None, None) => None,
+    let now = |value| Arc::new(Entry::new(op.key, value, created, revision));
+    match (before, op.effect) {
+        (None, Effect::Put(value)) => Some(Change::Created(now(value))),
+        (Some(before), Effect::Put(value)) => Some(Change::Updated { before, now: now(value) }),
+        (Some(before), Effect::Delete) => Some(Change::Deleted { before }),
+        (None, Effect::Delete) | (_, Effect::Keep) => None,
     }
 }

@@ -15,6 +15,7 @@ mod eviction;
 mod fixture;
 mod kinds;
 mod metadata;
+mod namespaces;
 mod objects;
 mod openapi;
 mod pki;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use store::{Condition, Entry, Op, Revision, Store, Watch, WriteError};
+use store::{Condition, Effect, Entry, Op, Revision, Store, Watch, WriteError};
 
 use crate::cases::text;
 use crate::engines::Fixture;
@@ -119,7 +119,8 @@ impl Client {
             None => Condition::Absent,
         };
         let value = (!is_removal || condition == Condition::Absent).then_some(value);
-        let op = Op { key: name(key).into(), condition, value: value.map(|value| value.to_string().into()) };
+        let effect = value.map_or(Effect::Delete, |value| Effect::Put(value.to_string().into()));
+        let op = Op { key: name(key).into(), condition, effect };
         match self.store.write(vec![op]).await {
             Ok(Revision(revision)) => {
                 self.seen.insert(key, value.map(|value| (value, revision)));

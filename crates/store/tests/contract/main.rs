@@ -34,6 +34,7 @@ engines!(
         create_refuses_an_existing_key,
         update_and_delete_need_the_revision_seen,
         a_batch_is_all_or_nothing,
+        a_guard_binds_a_batch_to_what_was_seen,
         a_deleted_key_can_be_created_anew,
         a_value_too_large_changes_nothing,
         an_acknowledged_write_is_shown,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::{Condition, Op, Revision, WriteError};
+use store::{Op, Revision, WriteError};
 
 use crate::cases::{A, B, put, remove, text};
 use crate::engines::Fixture;
@@ -56,8 +56,28 @@ pub(crate) async fn a_batch_is_all_or_nothing(fixture: Fixture) {
     assert!(matches!(error, WriteError::Conflict { index: 1, .. }), "{error}");
     assert!(store.get(B).await.unwrap().is_none());
     assert_eq!(store.revision().await.unwrap(), before);
-    let update = Op { key: A.into(), condition: Condition::Unchanged(before), value: Some("2".into()) };
-    store.write(vec![Op::create(B, "1"), update]).await.unwrap();
+    store.write(vec![Op::create(B, "1"), Op::update(A, "2", before)]).await.unwrap();
+}
+
+/// Of several, all must hold; what they name is neither written nor told.
+pub(crate) async fn a_guard_binds_a_batch_to_what_was_seen(fixture: Fixture) {
+    let store = &*fixture.store;
+    let seen = put(store, A, "1").await;
+    let mut watch = store.watch("/registry/", seen).await.unwrap();
+    let written = store.write(vec![Op::create(B, "1"), Op::guard(A, seen)]).await.unwrap();
+    assert_eq!(written, seen.next());
+    let told = watch.next().await.unwrap().events;
+    assert_eq!(told.iter().map(|event| &**event.key()).collect::<Vec<_>>(), [B]);
+    assert_eq!(store.get(A).await.unwrap().unwrap().modified, seen);
+
+    let moved = put(store, A, "2").await;
+    let error = store.write(vec![Op::update(B, "2", written), Op::guard(A, seen)]).await.unwrap_err();
+    let WriteError::Conflict { index: 1, current: Some(current), .. } = error else { panic!("{error}") };
+    assert_eq!((current.modified, text(&current.value)), (moved, "2"));
+    remove(store, A).await;
+    let error = store.write(vec![Op::update(B, "2", written), Op::guard(A, moved)]).await.unwrap_err();
+    assert!(matches!(error, WriteError::Conflict { index: 1, current: None, .. }), "{error}");
+    assert_eq!(store.get(B).await.unwrap().unwrap().modified, written);
 }
 
 pub(crate) async fn a_deleted_key_can_be_created_anew(fixture: Fixture) {
