@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use ambient::Timestamp;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use objects::{FieldError, Kind, kinds};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
-use crate::api::{Api, Call, RequestBody, rfc3339};
+use crate::api::{Api, Call, rfc3339};
 use crate::auth::{CREDENTIAL, Identity};
 use crate::authz::{Access, Object, Resource};
 use crate::error::{ApiError, KindName, ResourceName};
@@ -33,9 +34,8 @@ fn kind(plural: &str) -> &'static Kind {
 }
 
 /// POST …/serviceaccounts/NAME/token.
-pub(crate) async fn request_token(api: &Api, call: &Call, body: RequestBody) -> Answer {
+pub(crate) async fn request_token(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     negotiate::require_json(&call.headers)?;
-    let bytes = api.collect(body).await?;
     let mut request: Value = serde_json::from_slice(&bytes).map_err(|error| {
         ApiError::BadRequest(format!("TokenRequest in version \"v1\" cannot be handled as a TokenRequest: {error}"))
     })?;

@@ -16,6 +16,7 @@ use hyper::body::Frame;
 use serde_json::Value;
 
 use crate::error::ApiError;
+use crate::negotiate;
 
 /// The body of every answer.
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -84,19 +85,58 @@ pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
 const WARNINGS_MAX: usize = 100;
 const WARNING_CHARS_MAX: usize = 256;
 
+/// How an answer is to look, if not as it is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    is_pretty: bool,
+    is_yaml: bool,
+    is_packed: bool,
+}
+
+impl Manner {
+    pub(crate) fn of(parts: &http::request::Parts, query: &crate::query::Query) -> Self {
+        Self {
+            is_pretty: wants_pretty(&parts.headers, query),
+            is_yaml: negotiate::wants_yaml(&parts.headers),
+            // What is only passed on stays as it is.
+            is_packed: negotiate::accepts_gzip(&parts.headers) && !parts.uri.path().contains("/proxy"),
+        }
+    }
+
+    /// Only JSON is ever changed.
+    pub(crate) fn changes(self, response: &Response<Body>) -> bool {
+        let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > COMPRESSED_BYTES_MIN);
+        is_json(response) && (self.is_yaml || self.is_pretty || (self.is_packed && is_large))
+    }
+
+    /// Streams never come here.
+    pub(crate) async fn dress(self, mut response: Response<Body>) -> Response<Body> {
+        if self.is_yaml {
+            response = in_yaml(response).await;
+        } else if self.is_pretty {
+            response = prettify(response).await;
+        }
+        if self.is_packed { compress(response).await } else { response }
+    }
+}
+
+fn is_json(response: &Response<Body>) -> bool {
+    response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json")
+}
+
 /// API-100: people at a terminal or browser get indented JSON.
-pub(crate) fn wants_pretty(headers: &HeaderMap, query: &crate::query::Query) -> bool {
+fn wants_pretty(headers: &HeaderMap, query: &crate::query::Query) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     query.flag("pretty").unwrap_or_else(|| ["curl", "Wget", "Mozilla/5.0"].iter().any(|name| agent.starts_with(name)))
 }
 
-/// Re-indents a whole JSON answer; streams never come here.
-pub(crate) async fn prettify(response: Response<Body>) -> Response<Body> {
+/// Re-indents a whole JSON answer.
+async fn prettify(response: Response<Body>) -> Response<Body> {
     rewrite(response, |value| serde_json::to_vec_pretty(value).ok()).await
 }
 
 /// API-093.
-pub(crate) async fn in_yaml(response: Response<Body>) -> Response<Body> {
+async fn in_yaml(response: Response<Body>) -> Response<Body> {
     let mut response = rewrite(response, |value| objects::text::to_yaml(value).ok().map(String::into_bytes)).await;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
     response
@@ -114,10 +154,9 @@ async fn rewrite(response: Response<Body>, how: impl FnOnce(&Value) -> Option<Ve
 const COMPRESSED_BYTES_MIN: u64 = 128 * 1024;
 
 /// Compresses a large answer. Streams have no length and stay as they are.
-pub(crate) async fn compress(response: Response<Body>) -> Response<Body> {
+async fn compress(response: Response<Body>) -> Response<Body> {
     let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > COMPRESSED_BYTES_MIN);
-    let is_json = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-    if !is_large || !is_json || response.headers().contains_key(header::CONTENT_ENCODING) {
+    if !is_large || !is_json(&response) || response.headers().contains_key(header::CONTENT_ENCODING) {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -1,14 +1,17 @@
 //! The server's parts, and the way of a request through them: authenticate,
-//! authorize, route, handle, answer.
+//! authorize, read the body, wait for a turn, handle, answer.
 
+use std::future::Future;
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ambient::{Clock, Ids};
 use bytes::Bytes;
+use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request};
-use http_body_util::BodyExt;
+use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::OnUpgrade;
 use objects::Kind;
@@ -16,12 +19,13 @@ use objects::wire::Messages;
 use store::Store;
 use tokio::sync::watch;
 
-use crate::answer::{self, Answer, Body};
+use crate::answer::{self, Answer, Body, Manner};
 use crate::audit::Trail;
 use crate::auth::{self, Identity};
 use crate::authz::{self, Access, Authorizer};
 use crate::error::{ApiError, ResourceName};
-use crate::flow::Flow;
+use crate::flow::{Flow, Seat};
+use crate::intake::{Held, Intake};
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
@@ -30,6 +34,7 @@ use crate::relay::Relay;
 use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
+use crate::workers::{self, LARGE_BYTES, Workers};
 use crate::{
     Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy,
     read, reviews, scale, stream, write,
@@ -57,6 +62,8 @@ pub(crate) struct Api {
     pub(crate) ids: Ids,
     pub(crate) authorizer: Authorizer,
     pub(crate) flow: Flow,
+    pub(crate) intake: Intake,
+    pub(crate) workers: Workers,
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
     pub(crate) openapi: OpenApi,
@@ -111,80 +118,224 @@ impl Call {
     }
 }
 
+/// What of a request outlives its handling: how it is answered, and told.
+struct Exchange {
+    method: Method,
+    audit_id: Option<HeaderValue>,
+    manner: Manner,
+    trail: Option<Trail>,
+    /// Held until the answer is ready.
+    held: Option<Held>,
+    seat: Option<Seat>,
+}
+
+/// A request that may be worked on.
+struct Job {
+    caller: Identity,
+    verb: Verb,
+    parts: request::Parts,
+    path: ResourcePath,
+    query: Query,
+    body: Payload,
+    is_long: bool,
+}
+
+/// Bodies are read whole before anything is done about them, but for those
+/// that are only passed on.
+enum Payload {
+    Whole(Bytes),
+    Passed(RequestBody),
+}
+
+impl Payload {
+    /// As far as it is known.
+    fn len(&self) -> usize {
+        match self {
+            Self::Whole(bytes) => bytes.len(),
+            Self::Passed(_) => 0,
+        }
+    }
+}
+
+enum Admitted {
+    Resource(Box<Job>),
+    Plain(Box<(request::Parts, Query)>),
+}
+
+impl Exchange {
+    fn begin(api: &Api, from: &Origin, parts: &request::Parts, query: &Query) -> Self {
+        let given = parts.headers.get("audit-id").cloned();
+        let log = api.config.audit.as_ref();
+        Self {
+            method: parts.method.clone(),
+            // API-003.
+            audit_id: given.or_else(|| HeaderValue::from_str(&api.ids.uid()).ok()),
+            manner: Manner::of(parts, query),
+            trail: log.map(|log| Trail::start(log, &api.clock, parts, query, from.address)),
+            held: None,
+            seat: None,
+        }
+    }
+}
+
+/// What every answer has.
+fn add_headers(headers: &mut HeaderMap, audit_id: Option<HeaderValue>) {
+    // API-002.
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    if let Some(id) = audit_id {
+        headers.insert("audit-id", id);
+    }
+}
+
 impl Api {
     /// Answers one request.
-    pub(crate) async fn handle(&self, from: &Origin, parts: request::Parts, body: RequestBody) -> Response<Body> {
-        let audit_id = parts.headers.get("audit-id").cloned();
+    pub(crate) async fn handle(
+        self: &Arc<Self>,
+        from: &Origin,
+        parts: request::Parts,
+        body: RequestBody,
+    ) -> Response<Body> {
         let query = Query::parse(parts.uri.query());
-        let is_pretty = answer::wants_pretty(&parts.headers, &query);
-        let is_yaml = negotiate::wants_yaml(&parts.headers);
-        // What is only passed on stays as it is.
-        let is_packed = negotiate::accepts_gzip(&parts.headers) && !parts.uri.path().contains("/proxy");
-        let verb = parts.method.clone();
-        let log = self.config.audit.as_ref();
-        let mut trail = log.map(|log| Trail::start(log, &self.clock, &parts, &query, from.address));
-        let answer = self.route(from.identity.as_deref(), parts, query, body, trail.as_mut()).await;
+        let mut exchange = Exchange::begin(self, from, &parts, &query);
+        let admitted = self.unbroken(self.admit(from, parts, query, body, &mut exchange)).await;
+        match admitted {
+            Ok(Admitted::Resource(job)) => self.carry_out(exchange, *job).await,
+            Ok(Admitted::Plain(asked)) => {
+                let answer = self.unbroken(self.plain(&asked.0, &asked.1)).await;
+                self.finish(exchange, answer).await
+            }
+            Err(error) => self.finish(exchange, Err(error)).await,
+        }
+    }
+
+    /// Who asks, whether they may, and only then what they send; last, whose
+    /// turn it is, so that nobody's turn is spent waiting for a body. Whoever
+    /// may not is told so before anything is read.
+    async fn admit(
+        &self,
+        from: &Origin,
+        mut parts: request::Parts,
+        query: Query,
+        body: RequestBody,
+        exchange: &mut Exchange,
+    ) -> Result<Admitted, ApiError> {
+        let url_path = parts.uri.path().to_owned();
+        let caller = auth::authenticate(self, from.identity.as_deref(), &parts.headers, &url_path).await?;
+        if let Some(trail) = &mut exchange.trail {
+            trail.caller(&caller);
+        }
+        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
+        if let (Some(trail), Some(other)) = (&mut exchange.trail, &seen_as) {
+            trail.seen_as(other);
+        }
+        let caller = seen_as.unwrap_or(caller);
+        let Target::Resource(path) = Target::parse(&url_path) else {
+            authz::require(self, &caller, &Access::of_path(&parts.method, &url_path)).await?;
+            return Ok(Admitted::Plain(Box::new((parts, query))));
+        };
+        let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
+        authz::require(self, &caller, &Access::of(verb, &path, &query)).await?;
+        if connect::is_stream(&path) {
+            // API-623: whoever may only read must not get into containers.
+            authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
+        }
+        check_segments(&path)?;
+        let is_long = is_long(verb, &path, &query);
+        let body = match is_long {
+            _ if is_passed_on(&path) => Payload::Passed(body),
+            true => Payload::Whole(Bytes::new()),
+            false if verb.is_reading() => Payload::Whole(Bytes::new()),
+            false => {
+                let (bytes, held) = self.intake.read(&caller, body).await?;
+                exchange.held = held;
+                Payload::Whole(bytes)
+            }
+        };
+        if !is_long {
+            exchange.seat = self.flow.enter(&caller, verb).await?;
+        }
+        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long })))
+    }
+
+    /// A write runs to its end and is told of whether its caller still waits
+    /// or not; whoever waits too long is told that.
+    async fn carry_out(self: &Arc<Self>, exchange: Exchange, job: Job) -> Response<Body> {
+        let limit = if job.verb.is_reading() { READ_TIMEOUT } else { WRITE_TIMEOUT };
+        if job.is_long {
+            let answer = self.unbroken(self.resource(job)).await;
+            return self.finish(exchange, answer).await;
+        }
+        if job.verb.is_reading() {
+            let answer = tokio::time::timeout(limit, self.unbroken(self.resource(job))).await;
+            return self.finish(exchange, answer.unwrap_or(Err(ApiError::TookTooLong))).await;
+        }
+        let bytes = job.body.len();
+        let (audit_id, is_large) = (exchange.audit_id.clone(), self.is_large(job.verb, &job.path, bytes).await);
+        let api = Arc::clone(self);
+        let write = async move {
+            let answer = api.unbroken(api.resource(job)).await;
+            api.finish(exchange, answer).await
+        };
+        let error = match tokio::time::timeout(limit, self.workers.spawn(is_large, write)).await {
+            Ok(Ok(response)) => return response,
+            Ok(Err(error)) => ApiError::Internal(error.to_string()),
+            Err(_) => ApiError::TookTooLong,
+        };
+        let mut response = answer::refusal(&error);
+        add_headers(response.headers_mut(), audit_id);
+        response
+    }
+
+    /// Whether this would keep others waiting. What a patch changes may be
+    /// much larger than itself.
+    async fn is_large(&self, verb: Verb, path: &ResourcePath, bytes: usize) -> bool {
+        if bytes > LARGE_BYTES || verb != Verb::Patch {
+            return bytes > LARGE_BYTES;
+        }
+        let Some(kind) = objects::kinds::find(&path.group, &path.version, &path.resource) else { return false };
+        let name = path.name.as_deref().unwrap_or_default();
+        let stored = self.store.get(&crate::object::key(kind, path.namespace.as_deref(), name)).await;
+        stored.is_ok_and(|entry| entry.is_some_and(|entry| entry.value.len() > LARGE_BYTES))
+    }
+
+    /// A panic costs the request that met it, and is seen.
+    async fn unbroken<T>(&self, work: impl Future<Output = Result<T, ApiError>>) -> Result<T, ApiError> {
+        AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
+            self.metrics.panicked();
+            tracing::error!(said = workers::said(&*panic), "a request caused a panic");
+            Err(ApiError::Internal("this request caused apiserver to panic, look in the logs for details".to_owned()))
+        })
+    }
+
+    async fn finish(&self, mut exchange: Exchange, answer: Answer) -> Response<Body> {
         let answer = answer.map_err(|error| self.perhaps_not_yet(error));
-        let refusal = answer.as_ref().err();
-        if let Some(trail) = &mut trail {
+        if let Some(trail) = &mut exchange.trail {
             let code = answer.as_ref().map_or_else(ApiError::code, Response::status);
-            trail.answered(code, refusal);
+            trail.answered(code, answer.as_ref().err());
         }
         let mut response = answer.unwrap_or_else(|error| answer::refusal(&error));
-        self.metrics.count(&verb, response.status());
-        let headers = response.headers_mut();
-        // API-002.
-        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-        // API-003.
-        let audit_id = audit_id.or_else(|| HeaderValue::from_str(&self.ids.uid()).ok());
-        if let Some(id) = audit_id {
-            headers.insert("audit-id", id);
+        self.metrics.count(&exchange.method, response.status());
+        add_headers(response.headers_mut(), exchange.audit_id.take());
+        let is_whole = response.headers_mut().remove(STREAMING).is_none();
+        if is_whole && exchange.manner.changes(&response) {
+            let is_large = response.body().size_hint().lower() > LARGE_BYTES as u64;
+            let dressed = exchange.manner.dress(response);
+            response = match is_large {
+                false => dressed.await,
+                true => self.workers.spawn(true, dressed).await.unwrap_or_else(|error| {
+                    self.metrics.panicked();
+                    answer::refusal(&ApiError::Internal(error.to_string()))
+                }),
+            };
         }
-        let is_whole = !headers.contains_key(STREAMING);
-        headers.remove(STREAMING);
-        let is_json = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json");
-        if is_whole && is_json && is_yaml {
-            response = answer::in_yaml(response).await;
-        } else if is_whole && is_json && is_pretty {
-            response = answer::prettify(response).await;
-        }
-        if is_packed && is_whole {
-            response = answer::compress(response).await;
-        }
-        match trail {
+        match exchange.trail {
             Some(trail) => trail.finish(response, is_whole),
             None => response,
         }
     }
 
-    async fn route(
-        &self,
-        identity: Option<&Identity>,
-        mut parts: request::Parts,
-        query: Query,
-        body: RequestBody,
-        mut trail: Option<&mut Trail>,
-    ) -> Answer {
-        let path = parts.uri.path().to_owned();
-        let caller = auth::authenticate(self, identity, &parts.headers, &path).await?;
-        if let Some(trail) = &mut trail {
-            trail.caller(&caller);
-        }
-        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
-        if let (Some(trail), Some(other)) = (&mut trail, &seen_as) {
-            trail.seen_as(other);
-        }
-        let caller = seen_as.unwrap_or(caller);
-        match Target::parse(&path) {
-            Target::Resource(target) => self.resource(caller, parts, target, query, body).await,
-            Target::Plain => {
-                authz::require(self, &caller, &Access::of_path(&parts.method, &path)).await?;
-                self.plain(&parts, &path, &query).await
-            }
-        }
-    }
-
-    async fn plain(&self, parts: &request::Parts, path: &str, query: &Query) -> Answer {
+    async fn plain(&self, parts: &request::Parts, query: &Query) -> Answer {
+        let path = parts.uri.path();
         if auth::is_public(path) {
             return health::answer(&parts.method, path, query, self).await;
         }
@@ -205,26 +356,10 @@ impl Api {
         }
     }
 
-    /// API-116: whose turn it is, before what they may.
-    async fn resource(
-        &self,
-        caller: Identity,
-        parts: request::Parts,
-        path: ResourcePath,
-        query: Query,
-        body: RequestBody,
-    ) -> Answer {
-        let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
-        let is_long = is_long(verb, &path, &query);
-        let _seat = if is_long { None } else { self.flow.enter(&caller, verb).await? };
-        let limit = if verb.is_reading() { READ_TIMEOUT } else { WRITE_TIMEOUT };
-        let resource = ResourceName { group: path.group.clone(), resource: path.resource.clone() };
-        let work = self.work(caller, verb, parts, (path, query), body);
-        let answer = match is_long {
-            true => work.await,
-            false => tokio::time::timeout(limit, work).await.unwrap_or(Err(ApiError::TookTooLong)),
-        };
-        answer.map_err(|error| error.during(verb, resource))
+    async fn resource(&self, job: Job) -> Answer {
+        let resource = ResourceName { group: job.path.group.clone(), resource: job.path.resource.clone() };
+        let verb = job.verb;
+        self.work(job).await.map_err(|error| error.during(verb, resource))
     }
 
     /// API-008: before its first objects are made, the server does not know
@@ -236,26 +371,17 @@ impl Api {
         }
     }
 
-    async fn work(
-        &self,
-        caller: Identity,
-        verb: Verb,
-        mut parts: request::Parts,
-        (path, query): (ResourcePath, Query),
-        body: RequestBody,
-    ) -> Answer {
-        authz::require(self, &caller, &Access::of(verb, &path, &query)).await?;
-        if connect::is_stream(&path) {
-            // API-623: whoever may only read must not get into containers.
-            authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
-        }
-        check_segments(&path)?;
+    async fn work(&self, job: Job) -> Answer {
+        let Job { caller, verb, mut parts, path, query, body, .. } = job;
         if !verb.is_reading() {
             // API-331: what a write is decided on is no older than what its
             // caller may have seen, of this server or of another one.
             self.store.revision().await?;
         }
-        let body = self.in_json(&mut parts.headers, &path, body).await?;
+        let (body, passed) = match body {
+            Payload::Whole(bytes) => (self.in_json(&mut parts.headers, &path, bytes)?, None),
+            Payload::Passed(body) => (Bytes::new(), Some(body)),
+        };
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
         }
@@ -271,6 +397,10 @@ impl Api {
             return Err(ApiError::MethodNotAllowed);
         }
         call.warnings.extend(deprecation(kind));
+        if let Some(body) = passed {
+            let is_known = call.kind.subresources.iter().any(|known| known.name() == "proxy");
+            return if is_known { proxy::answer(self, &mut call, body).await } else { Err(ApiError::NoSuchResource) };
+        }
         if !call.kind.ops.is_stored() {
             return self.ask(verb, &mut call, body).await;
         }
@@ -284,7 +414,7 @@ impl Api {
     }
 
     /// Kinds that are answered and never stored.
-    async fn ask(&self, verb: Verb, call: &mut Call, body: RequestBody) -> Answer {
+    async fn ask(&self, verb: Verb, call: &mut Call, body: Bytes) -> Answer {
         let mut response = match (verb, &call.path.name) {
             (Verb::Get | Verb::List, _) => components::answer(self, call).await?,
             (Verb::Create, None) => reviews::answer(self, call, body).await?,
@@ -295,20 +425,12 @@ impl Api {
     }
 
     /// API-092, API-094, API-688, API-703: a body in protobuf or YAML is JSON from here on.
-    async fn in_json(
-        &self,
-        headers: &mut HeaderMap,
-        path: &ResourcePath,
-        body: RequestBody,
-    ) -> Result<RequestBody, ApiError> {
-        let is_passed_on = path.subresource.as_deref() == Some("proxy");
+    fn in_json(&self, headers: &mut HeaderMap, path: &ResourcePath, bytes: Bytes) -> Result<Bytes, ApiError> {
         let is_protobuf = match negotiate::content_type(headers).as_str() {
-            _ if is_passed_on => return Ok(body),
             "application/vnd.kubernetes.protobuf" => true,
             "application/yaml" => false,
-            _ => return Ok(body),
+            _ => return Ok(bytes),
         };
-        let bytes = self.collect(body).await?;
         let group = match path.group.as_str() {
             "" => path.version.clone(),
             group => format!("{group}/{}", path.version),
@@ -322,10 +444,10 @@ impl Api {
             }
         };
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        Ok(http_body_util::Full::new(json).map_err(|never| match never {}).boxed_unsync())
+        Ok(json)
     }
 
-    async fn verb(&self, verb: Verb, call: &mut Call, body: RequestBody) -> Answer {
+    async fn verb(&self, verb: Verb, call: &mut Call, body: Bytes) -> Answer {
         if let Some(subresource) = call.path.subresource.clone() {
             return self.subresource(verb, &subresource, call, body).await;
         }
@@ -347,7 +469,7 @@ impl Api {
         }
     }
 
-    async fn subresource(&self, verb: Verb, name: &str, call: &mut Call, body: RequestBody) -> Answer {
+    async fn subresource(&self, verb: Verb, name: &str, call: &mut Call, body: Bytes) -> Answer {
         let known = call.kind.subresources.iter().find(|known| known.name() == name);
         let part = write::Part::Of(*known.ok_or(ApiError::NoSuchResource)?);
         match (name, verb) {
@@ -367,17 +489,8 @@ impl Api {
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
             // API-087, with the streams below.
             ("log", Verb::Get) => logs::answer(self, call).await,
-            ("proxy", _) => proxy::answer(self, call, body).await,
             ("exec" | "attach" | "portforward", Verb::Get | Verb::Create) => connect::answer(self, call, name).await,
             _ => Err(ApiError::MethodNotAllowed),
-        }
-    }
-
-    /// API-005: the whole body, if it is not too large.
-    pub(crate) async fn collect(&self, body: RequestBody) -> Result<Bytes, ApiError> {
-        match tokio::time::timeout(BODY_TIMEOUT, whole(body)).await {
-            Ok(collected) => collected,
-            Err(_) => Err(ApiError::BadRequest("the body did not arrive in time".to_owned())),
         }
     }
 
@@ -385,28 +498,6 @@ impl Api {
     pub(crate) fn timestamp(&self) -> String {
         rfc3339(self.clock.now().wall)
     }
-}
-
-/// What is too large is still read, up to a point: clients that are busy
-/// sending may not see an answer that comes before they are done.
-async fn whole(mut body: RequestBody) -> Result<Bytes, ApiError> {
-    let (mut collected, mut length) = (Vec::new(), 0);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| ApiError::BadRequest(format!("the body could not be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        length += data.len();
-        if length > DISCARDED_BYTES_MAX {
-            break;
-        } else if length > BODY_BYTES_MAX {
-            collected = Vec::new();
-        } else {
-            collected.extend_from_slice(&data);
-        }
-    }
-    if length > BODY_BYTES_MAX {
-        return Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}")));
-    }
-    Ok(collected.into())
 }
 
 /// API-102: UTC with seconds.
@@ -418,17 +509,17 @@ pub(crate) fn rfc3339(time: ambient::Timestamp) -> String {
 pub(crate) const STREAMING: &str = "x-podium-streaming";
 
 /// API-005.
-const BODY_BYTES_MAX: usize = 3 << 20;
-const DISCARDED_BYTES_MAX: usize = 10 * BODY_BYTES_MAX;
-const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 
 /// API-006: what may take as long as it likes and holds nobody up.
 fn is_long(verb: Verb, path: &ResourcePath, query: &Query) -> bool {
-    let subresource = path.subresource.as_deref();
-    let is_followed_log = subresource == Some("log") && query.is_set("follow");
-    verb == Verb::Watch || connect::is_stream(path) || subresource == Some("proxy") || is_followed_log
+    let is_followed_log = path.subresource.as_deref() == Some("log") && query.is_set("follow");
+    verb == Verb::Watch || connect::is_stream(path) || is_passed_on(path) || is_followed_log
+}
+
+fn is_passed_on(path: &ResourcePath) -> bool {
+    path.subresource.as_deref() == Some("proxy")
 }
 
 /// API-163: what comes from the URL becomes part of a storage key.

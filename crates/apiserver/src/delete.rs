@@ -1,5 +1,6 @@
 //! delete and deletecollection: carries out what `deletion` decides.
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use objects::Kind;
 use objects::kinds::priority_class;
@@ -7,14 +8,13 @@ use serde_json::{Value, json};
 use store::{Entry, Op, WriteError};
 
 use crate::answer::{self, Answer, Body};
-use crate::api::{Api, Call, RequestBody};
+use crate::api::{Api, Call};
 use crate::body::DeleteOptions;
 use crate::deletion::{self, Outcome, Propagation, Wish};
 use crate::error::{ApiError, ResourceName};
 use crate::{admission, authz, bootstrap, namespaces, object, read};
 
-pub(crate) async fn delete(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
-    let bytes = api.collect(body).await?;
+pub(crate) async fn delete(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
     // TC-407.
     if options.propagation.is_none() && (call.kind.group, call.kind.kind) == ("batch", "Job") {
@@ -213,8 +213,7 @@ fn answers_with_object(kind: &Kind) -> bool {
 }
 
 /// API-152, API-386: every selected object, the same rules for each.
-pub(crate) async fn delete_collection(api: &Api, call: &Call, body: RequestBody) -> Answer {
-    let bytes = api.collect(body).await?;
+pub(crate) async fn delete_collection(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
     let page = read::select(api, call).await?;
     let mut items = Vec::with_capacity(page.entries.len());

@@ -1,6 +1,7 @@
 //! pods/eviction (API-597 to API-603, TC-208 to TC-214): a pod is deleted only
 //! if its disruption budget allows it.
 
+use bytes::Bytes;
 use http::StatusCode;
 use objects::apimachinery::pkg::apis::meta::v1::LabelSelector as TypedSelector;
 use objects::kinds::pod_disruption_budget;
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use store::{ListRequest, Op, Revision, WriteError};
 
 use crate::answer::{self, Answer};
-use crate::api::{Api, Call, RequestBody};
+use crate::api::{Api, Call};
 use crate::body::{DeleteOptions, WriteOptions};
 use crate::error::{ApiError, Cause, KindName, ResourceName};
 use crate::{admission, delete, negotiate, object, pods, write};
@@ -20,9 +21,9 @@ const TRIES: u32 = 20;
 const DISRUPTED_MAX: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
 
-pub(crate) async fn evict(api: &Api, call: &Call, body: RequestBody) -> Answer {
+pub(crate) async fn evict(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     let write = WriteOptions::parse(&call.query, "CreateOptions")?;
-    let eviction = parse(api, call, body).await?;
+    let eviction = parse(call, &bytes)?;
     let mut options = DeleteOptions::of(&eviction["deleteOptions"])?;
     options.is_dry_run |= write.is_dry_run;
     admission::check_delete(api, call).await?;
@@ -43,13 +44,12 @@ pub(crate) async fn evict(api: &Api, call: &Call, body: RequestBody) -> Answer {
 }
 
 /// API-597.
-async fn parse(api: &Api, call: &Call, body: RequestBody) -> Result<Value, ApiError> {
+fn parse(call: &Call, bytes: &Bytes) -> Result<Value, ApiError> {
     negotiate::require_json(&call.headers)?;
-    let bytes = api.collect(body).await?;
     let cannot = |detail: String| {
         ApiError::BadRequest(format!("Eviction in version \"v1\" cannot be handled as a Eviction: {detail}"))
     };
-    let eviction: Value = serde_json::from_slice(&bytes).map_err(|error| cannot(error.to_string()))?;
+    let eviction: Value = serde_json::from_slice(bytes).map_err(|error| cannot(error.to_string()))?;
     let (version, kind) = (object::text(&eviction, &["apiVersion"]), object::text(&eviction, &["kind"]));
     if !matches!(version, "" | "policy/v1" | "policy/v1beta1") || !matches!(kind, "" | "Eviction") {
         return Err(cannot(format!("no kind \"{kind}\" is registered for version \"{version}\"")));

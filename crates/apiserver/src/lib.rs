@@ -37,6 +37,7 @@ mod expiry;
 mod flow;
 mod health;
 mod impersonation;
+mod intake;
 mod joining;
 mod logs;
 mod metrics;
@@ -59,6 +60,7 @@ mod stream;
 mod table;
 mod target;
 mod tokens;
+mod workers;
 mod write;
 
 use std::future::Future;
@@ -122,6 +124,8 @@ impl ApiServer {
         Self(Arc::new(api::Api {
             authorizer: authz::Authorizer::default(),
             flow: flow::Flow::default(),
+            intake: intake::Intake::default(),
+            workers: workers::Workers::default(),
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
             openapi: openapi::OpenApi::default(),

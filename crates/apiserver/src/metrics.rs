@@ -3,16 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, StatusCode};
 
 /// Requests by method and code: a few dozen combinations at most.
 #[derive(Debug, Default)]
-pub(crate) struct Metrics(Mutex<BTreeMap<(String, u16), u64>>);
+pub(crate) struct Metrics {
+    requests: Mutex<BTreeMap<(String, u16), u64>>,
+    panics: AtomicU64,
+}
 
 impl Metrics {
     pub(crate) fn count(&self, method: &Method, code: StatusCode) {
-        let mut counts = self.0.lock().expect("nobody panics while counting");
+        let mut counts = self.requests.lock().expect("nobody panics while counting");
         // Methods are free text on the wire; unknown ones share a row.
         let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str());
         let method = if known { method.as_str() } else { "other" };
@@ -23,9 +27,16 @@ impl Metrics {
         let mut text = String::from(
             "# HELP apiserver_request_total Counter of apiserver requests broken out for each verb and HTTP response code.\n# TYPE apiserver_request_total counter\n",
         );
-        for ((method, code), count) in &*self.0.lock().expect("nobody panics while counting") {
+        for ((method, code), count) in &*self.requests.lock().expect("nobody panics while counting") {
             let _ = writeln!(text, "apiserver_request_total{{code=\"{code}\",verb=\"{method}\"}} {count}");
         }
+        let panics = self.panics.load(Ordering::Relaxed);
+        text += "# HELP podium_apiserver_panics_total Requests that ended in a panic.\n# TYPE podium_apiserver_panics_total counter\n";
+        let _ = writeln!(text, "podium_apiserver_panics_total {panics}");
         text
+    }
+
+    pub(crate) fn panicked(&self) {
+        self.panics.fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,12 +1,13 @@
 //! pods/binding (API-594 to API-596, API-714, LC-020): a pod is given its node once.
 
+use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use objects::{FieldError, Kind, kinds};
 use serde_json::{Map, Value, json};
 use store::{Op, WriteError};
 
 use crate::answer::{self, Answer, Body};
-use crate::api::{Api, Call, RequestBody};
+use crate::api::{Api, Call};
 use crate::body::WriteOptions;
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::query::Query;
@@ -17,9 +18,9 @@ pub(crate) fn kind() -> &'static Kind {
     kinds::find("", "v1", "pods").expect("the kinds table has pods")
 }
 
-pub(crate) async fn bind(api: &Api, call: &Call, body: RequestBody) -> Answer {
+pub(crate) async fn bind(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
-    let binding = parse(api, &call.headers, body).await?;
+    let binding = parse(&call.headers, &bytes)?;
     let given = object::name(&binding);
     if !given.is_empty() && given != call.name() {
         return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
@@ -33,18 +34,17 @@ pub(crate) async fn bind_by_collection(
     path: &ResourcePath,
     headers: &HeaderMap,
     query: &Query,
-    body: RequestBody,
+    bytes: Bytes,
 ) -> Answer {
     let options = WriteOptions::parse(query, "CreateOptions")?;
-    let binding = parse(api, headers, body).await?;
+    let binding = parse(headers, &bytes)?;
     let name = object::name(&binding).to_owned();
     assign(api, path.namespace.as_deref(), &name, &binding, &options).await
 }
 
-async fn parse(api: &Api, headers: &HeaderMap, body: RequestBody) -> Result<Value, ApiError> {
+fn parse(headers: &HeaderMap, bytes: &Bytes) -> Result<Value, ApiError> {
     negotiate::require_json(headers)?;
-    let bytes = api.collect(body).await?;
-    let binding: Value = serde_json::from_slice(&bytes).map_err(|error| {
+    let binding: Value = serde_json::from_slice(bytes).map_err(|error| {
         ApiError::BadRequest(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
     })?;
     let target = &binding["target"];

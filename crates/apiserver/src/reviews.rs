@@ -5,13 +5,14 @@ mod selectors;
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use http::{Response, StatusCode};
 use objects::FieldError;
 use serde_json::{Value, json};
 
 use crate::accounts;
 use crate::answer::{self, Answer, Body};
-use crate::api::{Api, Call, RequestBody};
+use crate::api::{Api, Call};
 use crate::auth::Identity;
 use crate::authz::{Access, Decision, Object, Resource};
 use crate::body::{self, WriteOptions};
@@ -20,10 +21,9 @@ use crate::negotiate;
 use crate::object;
 use crate::tokens::ISSUER;
 
-pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+pub(crate) async fn answer(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     negotiate::require_json(&call.headers)?;
-    let bytes = api.collect(body).await?;
     let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     call.kind.ops.default(&mut doc);
     let status = match call.kind.kind {

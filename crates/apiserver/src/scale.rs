@@ -1,13 +1,14 @@
 //! The `scale` subresource (API-389, API-608): a small view of a controller that can be
 //! read and written without knowing its kind.
 
+use bytes::Bytes;
 use http::StatusCode;
 use objects::Subresource;
 use objects::kinds::scale;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::api::{Api, Call, RequestBody};
+use crate::api::{Api, Call};
 use crate::body::{self, Patch, PatchKind, WriteOptions};
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::ownership::{self, Config, Endpoint};
@@ -20,19 +21,17 @@ pub(crate) async fn get(api: &Api, call: &mut Call) -> Answer {
     shown(api, call, &object::document(&entry))
 }
 
-pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+pub(crate) async fn replace(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
-    let bytes = api.collect(body).await?;
     let wanted = body::object(&scale::KIND, &bytes, &options, &mut call.warnings)?;
     update(api, call, &Source::Replace(wanted), &options).await
 }
 
 /// API-082: what `kubectl scale` sends.
-pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+pub(crate) async fn patch(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let kind_of_patch = Patch::kind_of(&call.headers)?;
-    let bytes = api.collect(body).await?;
     if kind_of_patch == PatchKind::Apply {
         let config = Config::parse(&bytes, &call.query, &options, &mut call.warnings)?;
         return update(api, call, &Source::Apply(config), &options).await;

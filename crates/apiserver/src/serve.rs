@@ -26,6 +26,8 @@ const HEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 const HEADERS_BYTES_MAX: u32 = 1 << 20;
 /// After the end was announced, requests under way get this long.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(2);
+/// Writes that have begun get this long.
+const WRITES_TIMEOUT: Duration = Duration::from_secs(10);
 /// After so long without a sign of life a connection ends.
 const VANISHED_AFTER: Duration = Duration::from_secs(60);
 /// One connection may carry hundreds of watches (API-001).
@@ -66,6 +68,7 @@ pub(crate) async fn serve(
     api.closing.send_replace(true);
     let everyone = u32::try_from(CONNECTIONS_MAX).expect("a small constant");
     let _ = tokio::time::timeout(FAREWELL_TIMEOUT, places.acquire_many(everyone)).await;
+    api.workers.rest(WRITES_TIMEOUT).await;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use store::{Entry, Op, Revision, WriteError};
 
 use crate::admission::quota;
 use crate::answer::{self, Answer};
-use crate::api::{Api, Call, RequestBody};
+use crate::api::{Api, Call};
 use crate::authz::Access;
 use crate::body::{self, Patch, PatchKind, WriteOptions};
 use crate::error::{ApiError, ResourceName};
@@ -42,10 +42,9 @@ impl Part {
 }
 
 /// API-344.
-pub(crate) async fn create(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
+pub(crate) async fn create(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
-    let bytes = api.collect(body).await?;
     let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     if call.kind.kind == CERTIFICATE_REQUEST {
         certificates::stamp(&call.caller, &mut doc);
@@ -186,10 +185,9 @@ fn place_in_namespace(doc: &mut Value, namespace: Option<&str>) -> Result<(), Ap
     }
 }
 
-pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
+pub(crate) async fn replace(api: &Api, call: &mut Call, bytes: Bytes, part: Part) -> Answer {
     let options = WriteOptions::parse(&call.query, "UpdateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
-    let bytes = api.collect(body).await?;
     let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     place_in_namespace(&mut doc, call.namespace())?;
     if object::name(&doc).is_empty() {
@@ -202,17 +200,15 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, body: RequestBody, part:
     update(api, call, &Source::Replace(doc), part, &options).await
 }
 
-pub(crate) async fn patch(api: &Api, call: &mut Call, body: RequestBody, part: Part) -> Answer {
+pub(crate) async fn patch(api: &Api, call: &mut Call, bytes: Bytes, part: Part) -> Answer {
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let kind_of_patch = Patch::kind_of(&call.headers)?;
     // API-078.
     if kind_of_patch == PatchKind::Apply {
-        let bytes = api.collect(body).await?;
         let config = Config::parse(&bytes, &call.query, &options, &mut call.warnings)?;
         return update(api, call, &Source::Apply(config), part, &options).await;
     }
     let options = options.by(&call.headers);
-    let bytes = api.collect(body).await?;
     let patch = Patch::parse(kind_of_patch, &bytes, &call.query)?;
     update(api, call, &Source::Patch(patch), part, &options).await
 }

@@ -43,8 +43,12 @@ pub(crate) fn unstarted(config: Config) -> Fixture {
 fn unstarted_on(config: Config, options: store::Options) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let store = store::Embedded::open(&dir.path().join("state.redb"), options).unwrap();
+    unstarted_over(Arc::new(store), dir, config)
+}
+
+pub(crate) fn unstarted_over(store: Arc<dyn store::Store>, dir: tempfile::TempDir, config: Config) -> Fixture {
     let clock = Clock::manual();
-    let api = ApiServer::new(Arc::new(store), config, clock.clone(), Ids::new(Rng::seeded(1)));
+    let api = ApiServer::new(store, config, clock.clone(), Ids::new(Rng::seeded(1)));
     let admin = Client(api.service(Identity::admin()));
     Fixture { api, clock, admin, _dir: dir }
 }

@@ -12,6 +12,7 @@ mod etcd;
 #[path = "../../../store/tests/support/etcd.rs"]
 mod etcd_server;
 mod eviction;
+mod fairness;
 mod fixture;
 mod kinds;
 mod metadata;

@@ -1,0 +1,204 @@
+//! Nobody's storm, slow body or hang-up costs others their turn, or the cluster
+//! what follows a write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::fixture::{Client, Fixture, fixture, json_of, unstarted_over};
+use apiserver::{AuditLog, Body, Config, Identity};
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::{BodyExt as _, Full, StreamBody};
+use hyper::body::Frame;
+use serde_json::{Value, json};
+use store::{Entry, ListRequest, Listing, Op, ReadError, Revision, Store, Watch, WatchError, WriteError};
+use tokio::sync::Semaphore;
+use tower::ServiceExt as _;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
+/// A write whose body begins and never ends.
+async fn slow(client: Client, path: &str) -> Response<Body> {
+    let begin = futures::stream::iter([Ok::<_, std::io::Error>(Frame::data(Bytes::from_static(b"{")))]);
+    let body = StreamBody::new(futures::StreamExt::chain(begin, futures::stream::pending()));
+    let request = Request::builder().method("POST").uri(path).header("content-type", "application/json");
+    client.0.oneshot(request.body(body.boxed_unsync()).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn api_006_slow_bodies_of_one_account_stop_nobody() {
+    let fixture = fixture().await;
+    fixture.admin.allow("jane", json!([{"verbs": ["create"], "apiGroups": [""], "resources": ["pods"]}])).await;
+    let stranger = Client(fixture.api.service(Identity::new("stranger", ["nobody"])));
+    let mut bodies = tokio::task::JoinSet::new();
+    for _ in 0..2000 {
+        bodies.spawn(slow(stranger.clone(), REVIEWS));
+    }
+    let mut refused = 0;
+    while refused < 1000 {
+        assert_eq!(bodies.join_next().await.unwrap().unwrap().status(), 429, "more than one account may send");
+        refused += 1;
+    }
+    let jane = Client(fixture.api.service(Identity::new("jane", ["dev"])));
+    jane.pod("web").await;
+    let node = Client(fixture.api.service(Identity::node("n")));
+    let lease = json!({"metadata": {"name": "n"}, "spec": {"holderIdentity": "n", "leaseDurationSeconds": 40}});
+    let (code, made) = node.post(LEASES, &lease).await;
+    assert_eq!(code, 201, "{made}");
+    assert_eq!(bodies.len(), 1000, "all that may send still do");
+}
+
+#[tokio::test]
+async fn api_125_who_may_not_is_told_so_before_the_body_is_read() {
+    let fixture = fixture().await;
+    let stranger = Client(fixture.api.service(Identity::new("stranger", ["nobody"])));
+    assert_eq!(slow(stranger, PODS).await.status(), 403);
+    assert_eq!(slow(Client(fixture.api.anonymous()), PODS).await.status(), 401);
+}
+
+#[tokio::test(start_paused = true)]
+async fn api_005_a_body_that_hardly_comes_is_given_up() {
+    let fixture = fixture().await;
+    let started = tokio::time::Instant::now();
+    let response = slow(fixture.admin.clone(), PODS).await;
+    assert_eq!(response.status(), 504);
+    assert_eq!(json_of(response).await["reason"], "Timeout");
+    assert_eq!(started.elapsed().as_secs(), 10);
+}
+
+/// A store whose writes wait to be let through, or break.
+struct Gated {
+    inner: store::Embedded,
+    writes: Semaphore,
+    begun: Semaphore,
+    is_broken: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Store for Gated {
+    async fn revision(&self) -> Result<Revision, ReadError> {
+        self.inner.revision().await
+    }
+
+    fn shown(&self) -> Revision {
+        self.inner.shown()
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
+        self.inner.get(key).await
+    }
+
+    async fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError> {
+        self.inner.list(request).await
+    }
+
+    async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError> {
+        assert!(!self.is_broken.load(Ordering::SeqCst), "the store is broken");
+        self.begun.add_permits(1);
+        self.writes.acquire().await.unwrap().forget();
+        self.inner.write(batch).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, WatchError> {
+        self.inner.watch(prefix, after).await
+    }
+
+    async fn compact(&self, through: Revision) -> Result<(), ReadError> {
+        self.inner.compact(through).await
+    }
+}
+
+struct Scene {
+    fixture: Fixture,
+    store: Arc<Gated>,
+    log: std::path::PathBuf,
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
+        let (writes, begun) = (Semaphore::new(Semaphore::MAX_PERMITS), Semaphore::new(0));
+        let store = Arc::new(Gated { inner, writes, begun, is_broken: AtomicBool::new(false) });
+        let log = dir.path().join("audit.log");
+        let audit = Some(Arc::new(AuditLog::open(&log, 1 << 20, 1).unwrap()));
+        let fixture = unstarted_over(store.clone(), dir, Config { audit, ..Config::default() });
+        fixture.api.bootstrap().await.unwrap();
+        store.writes.forget_permits(Semaphore::MAX_PERMITS);
+        store.begun.forget_permits(Semaphore::MAX_PERMITS);
+        Self { fixture, store, log }
+    }
+
+    /// Names and codes of the pods whose making was told, when there is one.
+    async fn told(&self) -> Vec<Value> {
+        loop {
+            let text = std::fs::read_to_string(&self.log).unwrap();
+            let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            let codes: Vec<Value> = events
+                .filter(|event| event["verb"] == "create" && event["objectRef"]["resource"] == "pods")
+                .map(|event| event["responseStatus"]["code"].clone())
+                .collect();
+            if !codes.is_empty() {
+                return codes;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_ends_and_is_told_although_its_caller_has_hung_up() {
+    let scene = Scene::new().await;
+    let admin = scene.fixture.admin.clone();
+    let call = tokio::spawn(async move { admin.pod("web").await });
+    scene.store.begun.acquire().await.unwrap().forget();
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    scene.store.writes.add_permits(1);
+    assert_eq!(scene.told().await, [json!(201)]);
+    assert_eq!(scene.fixture.admin.get(&format!("{PODS}/web")).await.0, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn api_005_a_write_that_took_too_long_still_ends_and_is_told() {
+    let scene = Scene::new().await;
+    let (code, status) = scene.fixture.admin.post(PODS, &crate::fixture::pod("web")).await;
+    assert_eq!((code, &status["reason"]), (504, &json!("Timeout")));
+    scene.store.writes.add_permits(1);
+    assert_eq!(scene.told().await, [json!(201)]);
+    assert_eq!(scene.fixture.admin.get(&format!("{PODS}/web")).await.0, 200);
+}
+
+#[tokio::test]
+async fn a_panic_costs_one_request_and_is_told() {
+    let scene = Scene::new().await;
+    scene.store.is_broken.store(true, Ordering::SeqCst);
+    let (code, status) = scene.fixture.admin.post(PODS, &crate::fixture::pod("web")).await;
+    assert_eq!((code, &status["reason"]), (500, &json!("InternalError")), "{status}");
+    assert_eq!(scene.told().await, [json!(500)]);
+    let (code, metrics) = scene.fixture.admin.get("/metrics").await;
+    assert!(code == 200 && metrics.as_str().unwrap().contains("\npodium_apiserver_panics_total 1\n"), "{metrics}");
+}
+
+#[tokio::test]
+async fn large_requests_run_on_threads_of_their_own() {
+    let fixture = fixture().await;
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.filter(|name| name.starts_with("api-large")).count()
+    };
+    let map = |name: &str, bytes: usize| json!({"metadata": {"name": name}, "data": {"x": "x".repeat(bytes)}});
+    let path = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(fixture.admin.post(path, &map("small", 1000)).await.0, 201);
+    assert_eq!(threads(), 0, "what is small needs none");
+    assert_eq!(fixture.admin.post(path, &map("large", 100_000)).await.0, 201);
+    assert!(threads() > 0);
+    let patch = json!({"data": {"y": "y"}});
+    assert_eq!(fixture.admin.merge(&format!("{path}/large"), &patch).await.0, 200);
+    let request = Request::builder().uri(format!("{path}/large?pretty=true"));
+    let response = fixture.admin.send(request.body(Full::default()).unwrap()).await;
+    assert_eq!(response.status(), 200);
+}
