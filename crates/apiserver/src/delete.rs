@@ -24,9 +24,6 @@ pub(crate) async fn delete(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     admission::check_delete(api, call).await?;
     check_system(call.kind, call.name())?;
     let deleted = delete_object(api, call.kind, call.namespace(), call.name(), &options).await?;
-    if call.kind.plural == "namespaces" && !options.is_dry_run {
-        namespaces::drain(api, call.name()).await?;
-    }
     // Nobody must lose the way to this server.
     if bootstrap::is_kept(call.kind, call.namespace(), call.name()) && !options.is_dry_run {
         bootstrap::keep(api).await?;
@@ -76,7 +73,6 @@ pub(crate) async fn delete_object(
             Err(Failure::Refused(error)) => return Err(error),
             Ok(deleted) => {
                 if !deleted.exists {
-                    namespaces::after_removal(api, namespace).await?;
                     authz::after_write(api, kind).await?;
                 }
                 return Ok(deleted);

@@ -94,6 +94,7 @@ fn decide_time(doc: &Value, grace_asked: Option<i64>, now: Timestamp) -> Outcome
             let grace = pod_grace(doc, grace_asked);
             leave(marked(doc, grace, now), grace)
         }
+        (false, false) if doc["kind"] == "Namespace" => Outcome::Marked(marked(doc, 0, now)),
         (false, _) if !write::has_finalizers(doc) => Outcome::Removed { last: None },
         (false, true) => Outcome::Unchanged,
         // TC-033.
@@ -128,6 +129,10 @@ fn marked(doc: &Value, grace: i64, now: Timestamp) -> Value {
     }
     if doc["kind"] == "Namespace" {
         object::object_mut(&mut doc, "status").insert("phase".to_owned(), json!("Terminating"));
+        // Also one that was let go before it ended is emptied.
+        if !write::has_finalizers(&doc) {
+            object::object_mut(&mut doc, "spec").insert("finalizers".to_owned(), json!(["kubernetes"]));
+        }
     }
     doc
 }

@@ -271,9 +271,6 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
         ownership::settle(&mut doc, owners, &old);
         match store_update(api, call, &entry, &doc, options).await? {
             Stored::At(bytes, revision) => {
-                if part == Part::Finalize {
-                    namespaces::finish(api, call.name()).await?;
-                }
                 if part == Part::Main {
                     call.warnings.extend(call.kind.ops.warnings(&doc, Some(&old)));
                 }
@@ -443,12 +440,7 @@ pub(crate) async fn store_update(
             ops.extend(quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?);
         }
         match api.store.write(ops).await {
-            Ok(revision) => {
-                if is_done {
-                    namespaces::after_removal(api, call.namespace()).await?;
-                }
-                return Ok(Stored::At(bytes, revision));
-            }
+            Ok(revision) => return Ok(Stored::At(bytes, revision)),
             Err(WriteError::Conflict { index: 0, .. }) => return Ok(Stored::LostRace),
             // A quota has changed: there may still be room.
             Err(WriteError::Conflict { .. }) => {}

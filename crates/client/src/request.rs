@@ -265,6 +265,14 @@ impl Client {
         self.ask(paths::<K>(&namespace_of(object)).replace(&name, &PostParams::default(), body)).await
     }
 
+    /// PUT to a subresource (`status`, `finalize`).
+    pub async fn replace_subresource<K: Kind>(&self, object: &K, subresource: &str) -> Result<K, ApiError> {
+        let body = encode(object)?;
+        let name = object.meta().name.clone().unwrap_or_default();
+        let paths = paths::<K>(&namespace_of(object));
+        self.ask(paths.replace_subresource(subresource, &name, &PostParams::default(), body)).await
+    }
+
     pub async fn patch<K: Kind>(&self, namespace: &str, name: &str, patch: &Patch) -> Result<K, ApiError> {
         self.ask(patch.request(&paths::<K>(namespace), name, None)?).await
     }

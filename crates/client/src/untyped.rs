@@ -80,6 +80,12 @@ impl Untyped<'_> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
+    /// What all objects have, of each in the namespace.
+    pub async fn list_owned(&self, namespace: &str) -> Result<Vec<Owned>, ApiError> {
+        let feed = Feed { path: self.path(namespace), is_metadata: true };
+        Ok(self.client.fetch(&feed, &Scope::everywhere()).await?.items)
+    }
+
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Owned, ApiError> {
         self.client.ask(self.paths(namespace).get_metadata(name, &GetParams::default())).await
     }

@@ -5,6 +5,7 @@
 //! planned again from what is seen then.
 //!
 //! Read in this order: `namespaces` (what every namespace is born with),
+//! `namespace_deletion` (and how it ends),
 //! `storage` (claims and the volumes they are bound to), `ephemeral` (claims
 //! that live with a pod), `nodes` (which of them live), `taint_eviction` (who
 //! must leave a node), `pod_gc` (who is left over), `garbage` (what goes with
@@ -15,6 +16,7 @@
 pub mod certificates;
 pub mod ephemeral;
 pub mod garbage;
+pub mod namespace_deletion;
 pub mod namespaces;
 pub mod nodes;
 pub mod pod_gc;

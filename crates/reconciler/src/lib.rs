@@ -8,6 +8,7 @@ mod certificates;
 mod disruption;
 mod ephemeral;
 mod garbage;
+mod namespace_deletion;
 mod namespaces;
 mod nodes;
 mod pod_gc;
@@ -82,6 +83,7 @@ impl Controllers {
         let ControllersConfig { certificate, storage, nodes, terminated_pods_max, signer } = self.config;
         let (client, clock) = (|| self.client.clone(), || self.clock.clone());
         let namespaces = namespaces::run(client(), certificate);
+        let namespace_deletion = namespace_deletion::run(client(), clock());
         let storage = storage::run(client(), clock(), storage);
         let ephemeral = ephemeral::run(client(), clock());
         let nodes = nodes::run(client(), clock(), nodes);
@@ -95,6 +97,7 @@ impl Controllers {
             biased;
             () = shutdown => {}
             never = namespaces => match never {},
+            never = namespace_deletion => match never {},
             never = storage => match never {},
             never = ephemeral => match never {},
             never = nodes => match never {},

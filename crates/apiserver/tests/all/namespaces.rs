@@ -44,7 +44,7 @@ async fn nothing_is_created_once_a_namespace_is_marked() {
         admin.delete("/api/v1/namespaces/team/configmaps", &Value::Null).await;
         let (_, left) = admin.get("/api/v1/namespaces/team/configmaps").await;
         assert_eq!(left["items"], json!([]), "round {round}: emptied, and one came after");
-        finalize(admin, "team").await;
+        assert_eq!(finalize(admin, "team").await.0, 200);
         for creator in creators {
             creator.await.unwrap();
         }
@@ -123,7 +123,7 @@ async fn api_704_a_create_under_way_does_not_slip_into_a_namespace_that_was_mark
         admin.delete("/api/v1/namespaces/team", &Value::Null).await;
     })
     .await;
-    assert!(code == 403 || code == 404, "{answer}");
+    assert_eq!(code, 403, "{answer}");
     assert_eq!(admin.get("/api/v1/configmaps?fieldSelector=metadata.namespace%3Dteam").await.1["items"], json!([]));
 }
 
@@ -134,4 +134,15 @@ async fn a_create_under_way_goes_on_when_its_namespace_merely_changed() {
     })
     .await;
     assert_eq!(code, 201, "{answer}");
+}
+
+#[tokio::test]
+async fn api_193_a_namespace_let_go_before_its_end_is_emptied_all_the_same() {
+    let admin = fixture().await.admin;
+    admin.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await;
+    assert_eq!(finalize(&admin, "team").await.1["spec"], json!({}));
+    let (_, marked) = admin.delete("/api/v1/namespaces/team", &Value::Null).await;
+    assert_eq!(marked["spec"]["finalizers"], json!(["kubernetes"]), "its controller must see it");
+    assert_eq!(finalize(&admin, "team").await.0, 200);
+    assert_eq!(admin.get("/api/v1/namespaces/team").await.0, 404);
 }

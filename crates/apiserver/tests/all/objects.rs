@@ -329,7 +329,7 @@ async fn api_152_api_386_collections_are_deleted_by_selector() {
 }
 
 #[tokio::test]
-async fn api_193_a_deleted_namespace_takes_its_content_along() {
+async fn api_193_a_deleted_namespace_is_marked_and_left_to_its_controller() {
     let fixture = fixture().await;
     let admin = &fixture.admin;
     let namespace = json!({"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": "team"}});
@@ -349,10 +349,14 @@ async fn api_193_a_deleted_namespace_takes_its_content_along() {
         status["message"],
         "configmaps \"b\" is forbidden: unable to create new content in namespace team because it is being terminated"
     );
-    assert_eq!(admin.get("/api/v1/namespaces/team/configmaps/a").await.0, 404);
-    // The pod is still dying, so the namespace waits for it.
-    assert_eq!(admin.get("/api/v1/namespaces/team").await.0, 200);
+    assert_eq!(admin.get("/api/v1/namespaces/team/configmaps/a").await.0, 200);
+    admin.delete("/api/v1/namespaces/team/configmaps/a", &Value::Null).await;
+    admin.delete("/api/v1/namespaces/team/serviceaccounts/default", &Value::Null).await;
     admin.delete("/api/v1/namespaces/team/pods/web", &json!({"gracePeriodSeconds": 0})).await;
+    let (code, mut empty) = admin.get("/api/v1/namespaces/team").await;
+    assert_eq!((code, &empty["spec"]["finalizers"]), (200, &json!(["kubernetes"])));
+    empty["spec"]["finalizers"] = json!([]);
+    assert_eq!(admin.put("/api/v1/namespaces/team/finalize", &empty).await.0, 200);
     assert_eq!(admin.get("/api/v1/namespaces/team").await.0, 404);
     let (code, status) = admin.delete("/api/v1/namespaces/default", &Value::Null).await;
     assert_eq!(code, 403);

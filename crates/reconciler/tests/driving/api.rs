@@ -49,6 +49,8 @@ struct State {
     refusal: Option<(u16, &'static str)>,
     /// Status patches of pods are told whole, not as the scheduler's condition.
     tells_patches: bool,
+    /// Pods go as they are deleted, and how is told.
+    tells_grace: bool,
     tell: mpsc::UnboundedSender<String>,
 }
 
@@ -61,6 +63,7 @@ impl Api {
             watchers: Vec::new(),
             refusal: None,
             tells_patches: false,
+            tells_grace: true,
             tell,
         };
         let api = Self { state: Arc::new(Mutex::new(state)), told: Arc::new(tokio::sync::Mutex::new(told)) };
@@ -75,6 +78,15 @@ impl Api {
 
     pub(crate) fn tell_patches(&self) {
         self.lock().tells_patches = true;
+    }
+
+    /// What is deleted goes unless finalizers hold it, and only that is told.
+    pub(crate) fn tell_deletions(&self) {
+        self.lock().tells_grace = false;
+    }
+
+    pub(crate) fn is_there(&self, plural: &str, name: &str) -> bool {
+        self.lock().objects.contains_key(&(plural.to_owned(), name.to_owned()))
     }
 
     /// It vanishes, and the watchers learn of it.
@@ -140,9 +152,11 @@ impl Api {
         match (&head.method, path.as_slice()) {
             (&Method::GET, [plural] | ["namespaces", _, plural]) if is_watch => state.watch(plural),
             (&Method::GET, [plural] | ["namespaces", _, plural]) => whole(200, &state.list(plural)),
-            (&Method::GET, ["nodes", name]) => state.get("nodes", name),
+            (&Method::GET, [plural @ ("nodes" | "namespaces"), name]) => state.get(plural, name),
+            (&Method::PUT, ["namespaces", name, part]) => state.replace_namespace(name, part, &body),
             (&Method::PATCH, ["nodes", name] | ["nodes", name, "status"]) => state.patch("nodes", name, &body),
-            (&Method::DELETE, ["namespaces", _, "pods", name]) => state.delete(name, &body),
+            (&Method::DELETE, ["namespaces", _, "pods", name]) if state.tells_grace => state.delete(name, &body),
+            (&Method::DELETE, ["namespaces", _, plural, name]) => state.mark(plural, name),
             (&Method::PATCH, ["namespaces", _, "pods", name, "status"]) if state.tells_patches => {
                 state.patch("pods", name, &body)
             }
@@ -258,6 +272,39 @@ impl State {
         self.told(format!("delete {name} {} grace {grace:?}", text(&how["preconditions"]["uid"])));
         self.remove("pods", name);
         whole(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+    }
+
+    fn mark(&mut self, plural: &str, name: &str) -> Answer {
+        let key = (plural.to_owned(), name.to_owned());
+        let Some(mut object) = self.objects.get(&key).cloned() else { return whole(404, &status(404, "NotFound")) };
+        if object["metadata"]["finalizers"].is_null() {
+            self.told(format!("delete {plural}/{name}"));
+            self.remove(plural, name);
+        } else if object["metadata"]["deletionTimestamp"].is_null() {
+            self.told(format!("mark {plural}/{name}"));
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            self.apply(object);
+        }
+        whole(200, &json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+    }
+
+    fn replace_namespace(&mut self, name: &str, part: &str, body: &Value) -> Answer {
+        let key = ("namespaces".to_owned(), name.to_owned());
+        let Some(mut object) = self.objects.get(&key).cloned() else { return whole(404, &status(404, "NotFound")) };
+        if body["metadata"]["resourceVersion"] != object["metadata"]["resourceVersion"] {
+            return whole(409, &status(409, "Conflict"));
+        }
+        if part == "finalize" && body["spec"]["finalizers"] == json!([]) {
+            self.told(format!("finalize {name}"));
+            self.remove("namespaces", name);
+            return whole(200, body);
+        }
+        let told = body["status"]["conditions"].as_array().into_iter().flatten();
+        let holding: Vec<&str> = told.filter(|it| it["status"] == "True").map(|it| text(&it["message"])).collect();
+        self.told(format!("status {name}: {}", holding.join("; ")));
+        object["status"] = body["status"].clone();
+        self.apply(object.clone());
+        whole(200, &object)
     }
 
     fn remove(&mut self, plural: &str, name: &str) {

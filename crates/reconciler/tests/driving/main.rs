@@ -2,5 +2,6 @@
 //! and when.
 
 mod api;
+mod namespaces;
 mod node_loss;
 mod scheduling;
