@@ -235,7 +235,7 @@ impl Api {
         };
         let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
         authz::require(self, &caller, &Access::of(verb, &path, &query)).await?;
-        if connect::is_stream(&path) {
+        if connect::opens(&path, &parts.headers) {
             // API-623: whoever may only read must not get into containers.
             authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
         }

@@ -3,7 +3,7 @@
 //! connections are one, byte by byte.
 
 use bytes::Bytes;
-use http::{HeaderName, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -13,8 +13,9 @@ use tokio::sync::watch;
 
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call, closed};
+use crate::endpoint::{self, Endpoint};
 use crate::error::ApiError;
-use crate::logs::{self, node_address};
+use crate::logs;
 use crate::object;
 use crate::target::ResourcePath;
 
@@ -40,18 +41,23 @@ pub(crate) fn is_stream(path: &ResourcePath) -> bool {
     is_pod && matches!(path.subresource.as_deref(), Some("exec" | "attach" | "portforward"))
 }
 
+/// API-623: what opens a connection in both directions. To read is not enough
+/// for that, whatever the method says: an agent takes an upgraded GET for a
+/// command to run, and a pod's server for whatever it likes.
+pub(crate) fn opens(path: &ResourcePath, headers: &HeaderMap) -> bool {
+    is_stream(path) || path.subresource.as_deref() == Some("proxy") && headers.contains_key(header::UPGRADE)
+}
+
 /// `verb` is the subresource.
 pub(crate) async fn answer(api: &Api, call: &mut Call, verb: &str) -> Answer {
     let entry = api.store.get(&call.key()).await?.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
     let pod = object::document(&entry);
-    let path = path(call, verb, &pod)?;
+    let (path, query) = asked(call, verb, &pod)?;
     let node = object::text(&pod, &["spec", "nodeName"]);
     if node.is_empty() {
         return Err(ApiError::BadRequest(format!("pod {} does not have a host assigned", call.name())));
     }
-    let address = node_address(api, node).await?;
-    let uri: Result<Uri, _> = format!("https://{address}{path}").parse();
-    let uri = uri.map_err(|_| ApiError::Internal(format!("the node's address {address} is not valid")))?;
+    let uri = Endpoint::of_agent(api, node).await?.uri(&path, Some(&query))?;
     let mut request = Request::builder().method(call.method.clone()).uri(uri);
     for name in &HANDSHAKE {
         for value in call.headers.get_all(name) {
@@ -69,8 +75,8 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, verb: &str) -> Answer {
     Ok(pass_on(&response, Bytes::new()))
 }
 
-/// API-625: as the agent spells it.
-fn path(call: &Call, verb: &str, pod: &Value) -> Result<String, ApiError> {
+/// API-625: path and query as the agent spells them.
+fn asked(call: &Call, verb: &str, pod: &Value) -> Result<(String, String), ApiError> {
     let (namespace, name) = (call.namespace().unwrap_or_default(), call.name());
     let mut query = form_urlencoded::Serializer::new(String::new());
     if verb == "portforward" {
@@ -78,7 +84,7 @@ fn path(call: &Call, verb: &str, pod: &Value) -> Result<String, ApiError> {
         if !ports.is_empty() {
             query.append_pair("port", &ports.join(","));
         }
-        return Ok(format!("/portForward/{namespace}/{name}?{}", query.finish()));
+        return Ok((endpoint::path(&["portForward", namespace, name])?, query.finish()));
     }
     let container = logs::container(pod, call.query.text("container"))?;
     for (ours, theirs) in [("stdin", "input"), ("stdout", "output"), ("stderr", "error"), ("tty", "tty")] {
@@ -89,7 +95,7 @@ fn path(call: &Call, verb: &str, pod: &Value) -> Result<String, ApiError> {
     if verb == "exec" {
         query.extend_pairs(call.query.all("command").map(|word| ("command", word)));
     }
-    Ok(format!("/{verb}/{namespace}/{name}/{container}?{}", query.finish()))
+    Ok((endpoint::path(&[verb, namespace, name, &container])?, query.finish()))
 }
 
 /// The agent's refusal in its own words: clients of streams show the text.

@@ -31,6 +31,7 @@ mod connect;
 mod delete;
 mod deletion;
 mod discovery;
+mod endpoint;
 mod error;
 mod eviction;
 mod expiry;

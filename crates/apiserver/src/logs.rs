@@ -5,11 +5,12 @@ use futures::StreamExt;
 use http::{HeaderValue, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, BodyStream, Limited};
 use hyper::body::Incoming;
-use objects::{FieldError, kinds};
+use objects::FieldError;
 use serde_json::Value;
 
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call, STREAMING, closed};
+use crate::endpoint::{self, Endpoint};
 use crate::error::{ApiError, KindName};
 use crate::object;
 use crate::query::Query;
@@ -26,8 +27,7 @@ pub(crate) async fn answer(api: &Api, call: &Call) -> Answer {
         *response.status_mut() = StatusCode::NO_CONTENT;
         return Ok(response);
     }
-    let address = node_address(api, node).await?;
-    let uri = uri(&address, call, &container)?;
+    let uri = uri(&Endpoint::of_agent(api, node).await?, call, &container)?;
     relay(api, api.relay.send(Request::get(uri)).await?).await
 }
 
@@ -78,39 +78,19 @@ pub(crate) fn container(pod: &Value, asked: Option<&str>) -> Result<String, ApiE
     }
 }
 
-/// Host and port of the node's agent.
-pub(crate) async fn node_address(api: &Api, name: &str) -> Result<String, ApiError> {
-    let nodes = kinds::find("", "v1", "nodes").expect("the kinds table has nodes");
-    let entry = api.store.get(&object::key(nodes, None, name)).await?;
-    let node = object::document(&*entry.ok_or_else(|| ApiError::not_found(nodes, name))?);
-    let addresses = node["status"]["addresses"].as_array().cloned().unwrap_or_default();
-    let of_type = |wanted: &str| {
-        addresses.iter().find(|address| address["type"] == wanted).map(|address| object::text(address, &["address"]))
-    };
-    let missing = || ApiError::Node {
-        code: StatusCode::INTERNAL_SERVER_ERROR,
-        detail: format!("no preferred addresses found; known addresses: [] of node {name}"),
-    };
-    let host = of_type("InternalIP").or_else(|| of_type("Hostname")).ok_or_else(missing)?;
-    let port = object::at(&node, &["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).as_u64().unwrap_or(10250);
-    Ok(if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
-}
-
 /// What the agent understands of the query.
 const PASSED_ON: [&str; 7] =
     ["follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes"];
 
-fn uri(address: &str, call: &Call, container: &str) -> Result<Uri, ApiError> {
+fn uri(agent: &Endpoint, call: &Call, container: &str) -> Result<Uri, ApiError> {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for name in PASSED_ON {
         if let Some(value) = call.query.text(name) {
             query.append_pair(name, value);
         }
     }
-    let (namespace, pod, query) = (call.namespace().unwrap_or_default(), call.name(), query.finish());
-    let query = if query.is_empty() { query } else { format!("?{query}") };
-    let uri = format!("https://{address}/containerLogs/{namespace}/{pod}/{container}{query}");
-    uri.parse().map_err(|_| ApiError::Internal(format!("the node's address {address} is not valid")))
+    let path = endpoint::path(&["containerLogs", call.namespace().unwrap_or_default(), call.name(), container])?;
+    agent.uri(&path, Some(&query.finish()))
 }
 
 /// The longest error text taken from a node.

@@ -1,10 +1,9 @@
 //! pods/proxy, services/proxy and nodes/proxy (API-607): a client's HTTP
 //! request, passed on to a port of a pod or to a node's agent.
 
-use std::net::IpAddr;
-
 use futures::StreamExt;
-use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::uri::Scheme;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, header};
 use http_body_util::BodyStream;
 use hyper::body::Incoming;
 use objects::kinds;
@@ -14,32 +13,39 @@ use store::ListRequest;
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call, RequestBody, STREAMING, closed};
 use crate::connect;
+use crate::endpoint::{Endpoint, port_of};
 use crate::error::ApiError;
-use crate::logs::node_address;
 use crate::object;
 
 /// They are between two neighbours only; the caller's credentials are ours to see.
-const NOT_PASSED: [HeaderName; 7] = [
+const NOT_PASSED: [HeaderName; 12] = [
     header::AUTHORIZATION,
     header::CONNECTION,
     header::HOST,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
     header::TE,
+    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static(STREAMING),
 ];
+
+/// Whoever is reached must not take a caller's word for who it is, and what a
+/// pod answers must not open this server to the pages of others.
+const PREFIXES_NOT_PASSED: [&str; 3] = ["impersonate-", "x-remote-", "access-control-"];
 
 pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Answer {
     let wanted = Wanted::parse(call.name())?;
-    let origin = match call.kind.plural {
+    let to = match call.kind.plural {
         "nodes" => node(api, &wanted).await?,
         "services" => service(api, call, &wanted).await?,
         _ => pod(api, call, &wanted).await?,
     };
     let path = if call.path.rest.is_empty() { "/" } else { &call.path.rest };
-    let query = call.query.encoded().map(|query| format!("?{query}")).unwrap_or_default();
-    let uri: Result<Uri, _> = format!("{origin}{path}{query}").parse();
-    let uri = uri.map_err(|_| ApiError::BadRequest(format!("{path} is not a path that can be passed on")))?;
+    let uri = to.uri(path, call.query.encoded().as_deref())?;
     let request = Request::builder().method(call.method.clone()).uri(uri).body(body);
     let mut request = request.map_err(|error| ApiError::Internal(error.to_string()))?;
     pass_headers(&call.headers, request.headers_mut());
@@ -59,7 +65,15 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Ans
 }
 
 fn pass_headers(from: &HeaderMap, to: &mut HeaderMap) {
-    for (name, value) in from.iter().filter(|(name, _)| !NOT_PASSED.contains(name)) {
+    let connection = from.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named: Vec<&str> = connection.flat_map(|value| value.split(',')).map(str::trim).collect();
+    let is_passed = |name: &HeaderName| {
+        let text = name.as_str();
+        !NOT_PASSED.contains(name)
+            && !PREFIXES_NOT_PASSED.iter().any(|prefix| text.starts_with(prefix))
+            && !named.iter().any(|named| named.eq_ignore_ascii_case(text))
+    };
+    for (name, value) in from.iter().filter(|(name, _)| is_passed(name)) {
         to.append(name, value.clone());
     }
 }
@@ -100,26 +114,28 @@ impl<'a> Wanted<'a> {
     }
 
     fn number(&self) -> Result<Option<u16>, ApiError> {
-        let wrong = |_| ApiError::BadRequest(format!("invalid proxy request \"{}:{}\"", self.name, self.port));
-        if self.port.is_empty() { Ok(None) } else { self.port.parse().map(Some).map_err(wrong) }
+        let wrong = || ApiError::BadRequest(format!("invalid proxy request \"{}:{}\"", self.name, self.port));
+        match self.port {
+            "" => Ok(None),
+            port => port.parse().ok().filter(|port| *port > 0).map(Some).ok_or_else(wrong),
+        }
     }
 }
 
 /// The agent, unless another port is asked for.
-async fn node(api: &Api, wanted: &Wanted<'_>) -> Result<String, ApiError> {
-    let agent = node_address(api, wanted.name).await?;
-    let (host, agent_port) = agent.rsplit_once(':').unwrap_or((&agent, ""));
+async fn node(api: &Api, wanted: &Wanted<'_>) -> Result<Endpoint, ApiError> {
+    let agent = Endpoint::of_agent(api, wanted.name).await?;
     match wanted.number()? {
-        Some(port) if port.to_string() != agent_port => {
-            check(host.trim_matches(['[', ']']))?;
-            Ok(format!("http://{host}:{port}"))
+        Some(port) if port != agent.port => {
+            agent.host.reachable()?;
+            Ok(Endpoint { scheme: Scheme::HTTP, port, ..agent })
         }
-        _ => Ok(format!("https://{agent}")),
+        _ => Ok(agent),
     }
 }
 
 /// The pod's first address, at the port asked for or the first it declares.
-async fn pod(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiError> {
+async fn pod(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<Endpoint, ApiError> {
     let key = object::key(call.kind, call.namespace(), wanted.name);
     let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(call.kind, wanted.name))?;
     let pod = object::document(&entry);
@@ -127,18 +143,12 @@ async fn pod(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiE
     if address.is_empty() {
         return Err(ApiError::BadRequest(format!("pod {} does not have an address yet", wanted.name)));
     }
-    check(address)?;
-    let port = wanted.number()?.or_else(|| first_port(&pod)).unwrap_or(80);
-    Ok(origin(address, u64::from(port)))
-}
-
-fn origin(address: &str, port: u64) -> String {
-    if address.contains(':') { format!("http://[{address}]:{port}") } else { format!("http://{address}:{port}") }
+    Endpoint::of_pod(address, wanted.number()?.or_else(|| first_port(&pod)).unwrap_or(80))
 }
 
 /// API-038: a pod that stands behind the Service's port, as its slices say.
 /// Anyone may write slices, so the pod itself must say that it is there.
-async fn service(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, ApiError> {
+async fn service(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<Endpoint, ApiError> {
     let unavailable = |detail| ApiError::Node { code: StatusCode::SERVICE_UNAVAILABLE, detail };
     let none = || unavailable(format!("no endpoints available for service \"{}\"", wanted.name));
     let port = service_port(api, call, wanted).await?;
@@ -147,13 +157,12 @@ async fn service(api: &Api, call: &Call, wanted: &Wanted<'_>) -> Result<String, 
     let ours = listing.entries.iter().map(|entry| object::document(entry));
     for slice in ours.filter(|slice| slice["metadata"]["labels"]["kubernetes.io/service-name"] == wanted.name) {
         let same = |known: &&Value| object::text(known, &["name"]) == port;
-        let number = slice["ports"].as_array().and_then(|ports| ports.iter().find(same)?["port"].as_u64());
+        let number = slice["ports"].as_array().and_then(|ports| port_of(&ports.iter().find(same)?["port"]));
         let Some(number) = number else { continue };
         for endpoint in slice["endpoints"].as_array().into_iter().flatten() {
             let address = endpoint["addresses"][0].as_str().unwrap_or_default();
             if endpoint["conditions"]["ready"] != false && is_of_its_pod(api, call, endpoint, address).await? {
-                check(address)?;
-                return Ok(origin(address, number));
+                return Endpoint::of_pod(address, number);
             }
         }
     }
@@ -188,22 +197,7 @@ async fn is_of_its_pod(api: &Api, call: &Call, endpoint: &Value, address: &str) 
 fn first_port(pod: &Value) -> Option<u16> {
     let containers = pod["spec"]["containers"].as_array()?;
     let mut ports = containers.iter().flat_map(|container| container["ports"].as_array().into_iter().flatten());
-    ports.find_map(|port| u16::try_from(port["containerPort"].as_u64()?).ok())
-}
-
-/// A pod's status may name any address; not every one is for others to reach.
-fn check(address: &str) -> Result<(), ApiError> {
-    let is_allowed = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(ip)) => {
-            !(ip.is_loopback() || ip.is_link_local() || ip.is_multicast() || ip.is_unspecified() || ip.is_broadcast())
-        }
-        Ok(IpAddr::V6(ip)) => match ip.to_ipv4_mapped() {
-            Some(inner) => return check(&inner.to_string()),
-            None => !(ip.is_loopback() || ip.is_unicast_link_local() || ip.is_multicast() || ip.is_unspecified()),
-        },
-        Err(_) => false,
-    };
-    if is_allowed { Ok(()) } else { Err(ApiError::BadRequest("address not allowed".to_owned())) }
+    ports.find_map(|port| port_of(&port["containerPort"]))
 }
 
 #[cfg(test)]
@@ -221,14 +215,29 @@ mod tests {
         assert_eq!(parse("http:web:80"), Some(("web".into(), Some(80))));
         assert_eq!(parse("http:web:"), Some(("web".into(), None)));
         assert_eq!([parse("https:web:80"), parse("a:b:c:d"), parse("web:x")], [None, None, None]);
+        assert_eq!([parse("web:0"), parse("web:65536"), parse("web:80/x")], [None, None, None]);
     }
 
     #[test]
-    fn api_607_the_machines_own_addresses_are_not_allowed() {
-        for address in ["127.0.0.1", "169.254.169.254", "::1", "fe80::1", "::ffff:127.0.0.1", "0.0.0.0", "here"] {
-            assert_eq!(check(address).unwrap_err().to_string(), "address not allowed", "{address}");
+    fn api_607_credentials_and_hop_by_hop_headers_stay_here() {
+        let mut from = HeaderMap::new();
+        for (name, value) in [
+            ("authorization", "Bearer x"),
+            ("proxy-authorization", "Basic x"),
+            ("impersonate-user", "admin"),
+            ("impersonate-extra-a", "b"),
+            ("x-remote-user", "admin"),
+            ("x-remote-group", "system:masters"),
+            ("connection", "close, X-Mine"),
+            ("x-mine", "1"),
+            ("te", "trailers"),
+            ("host", "api"),
+            ("accept", "text/html"),
+        ] {
+            from.append(name, HeaderValue::from_static(value));
         }
-        assert!(check("10.88.0.7").is_ok());
-        assert!(check("fd00::7").is_ok());
+        let mut to = HeaderMap::new();
+        pass_headers(&from, &mut to);
+        assert_eq!(to.into_iter().map(|(name, _)| name.unwrap()).collect::<Vec<_>>(), [header::ACCEPT]);
     }
 }

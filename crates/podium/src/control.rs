@@ -23,6 +23,11 @@ use crate::{keep, kubeconfig};
 
 const MASTERS: &str = "system:masters";
 
+/// Who the API server is to node agents: allowed what their API has, by its
+/// role, and nothing else. Whoever makes it call the wrong server with this
+/// has not won the cluster.
+const KUBELET_CLIENT: Subject<'static> = Subject { user: "kube-apiserver-kubelet-client", group: "podium" };
+
 /// Unless a flag or the configuration says otherwise.
 const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
 
@@ -65,8 +70,7 @@ impl Plan<'_> {
     async fn api(&self, address: SocketAddr) -> Result<ApiServer> {
         let places = &self.instance.places;
         let store = keep::open(&self.args.etcd, &places.store()).await?;
-        let kubelet_client =
-            self.authority.client(&Subject { user: "kube-apiserver-kubelet-client", group: MASTERS })?;
+        let kubelet_client = self.authority.client(&KUBELET_CLIENT)?;
         let config = apiserver::Config {
             advertise: address.to_string(),
             kubelet_tls: Some(self.authority.client_config(&kubelet_client)?),

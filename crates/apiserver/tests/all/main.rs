@@ -24,6 +24,7 @@ mod priorities;
 mod raw;
 mod rbac;
 mod reads;
+mod relaying;
 mod reviews;
 mod scale;
 mod services;

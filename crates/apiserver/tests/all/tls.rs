@@ -20,18 +20,18 @@ use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
-struct Cluster {
-    authority: Authority,
-    address: SocketAddr,
-    api: ApiServer,
+pub(crate) struct Cluster {
+    pub(crate) authority: Authority,
+    pub(crate) address: SocketAddr,
+    pub(crate) api: ApiServer,
     stop: oneshot::Sender<()>,
     served: tokio::task::JoinHandle<std::io::Result<()>>,
     _dir: tempfile::TempDir,
 }
 
-async fn cluster() -> Cluster {
+pub(crate) async fn cluster() -> Cluster {
     let authority = Authority::new();
-    let relay = authority.issue("kube-apiserver-kubelet-client", "system:masters");
+    let relay = authority.issue("kube-apiserver-kubelet-client", "podium");
     let dir = tempfile::tempdir().unwrap();
     let store = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
     let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), ..Config::default() };
@@ -52,7 +52,7 @@ async fn cluster() -> Cluster {
 }
 
 impl Cluster {
-    async fn get(&self, path: &str, user: Option<(&str, &str)>) -> (u16, String) {
+    pub(crate) async fn get(&self, path: &str, user: Option<(&str, &str)>) -> (u16, String) {
         let certificate = user.map(|(user, group)| self.authority.issue(user, group));
         let tls = self.authority.client(certificate.as_ref());
         let connector =
@@ -142,7 +142,7 @@ async fn agent(authority: &Authority) -> SocketAddr {
 }
 
 /// Node `n`, whose agent listens at `address`.
-async fn register(admin: &crate::fixture::Client, address: SocketAddr) {
+pub(crate) async fn register(admin: &crate::fixture::Client, address: SocketAddr) {
     let node = json!({
         "kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
         "status": {
@@ -217,7 +217,7 @@ fn upgrade(mut request: Request<hyper::body::Incoming>) -> Response<Full<Bytes>>
 
 impl Cluster {
     /// A pod of two containers on a node with that agent.
-    async fn streaming_pod(&self) {
+    pub(crate) async fn streaming_pod(&self) {
         let address = streaming_agent(&self.authority).await;
         let admin = crate::fixture::Client(self.api.service(Identity::admin()));
         register(&admin, address).await;
@@ -229,8 +229,18 @@ impl Cluster {
         assert_eq!(admin.bind("web", "n").await.0, 201);
     }
 
+    /// Asks a pod to upgrade to SPDY.
+    async fn upgrade(&self, method: &str, path: &str, who: (&str, &str)) -> Response<hyper::body::Incoming> {
+        self.upgrade_at(method, &format!("/api/v1/namespaces/default/pods/{path}"), who).await
+    }
+
     /// Asks to upgrade to SPDY.
-    async fn upgrade(&self, method: &str, path: &str, (user, group): (&str, &str)) -> Response<hyper::body::Incoming> {
+    pub(crate) async fn upgrade_at(
+        &self,
+        method: &str,
+        path: &str,
+        (user, group): (&str, &str),
+    ) -> Response<hyper::body::Incoming> {
         let tls = self.authority.client(Some(&self.authority.issue(user, group)));
         let socket = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
@@ -239,7 +249,7 @@ impl Cluster {
         tokio::spawn(connection.with_upgrades());
         let request = Request::builder()
             .method(method)
-            .uri(format!("/api/v1/namespaces/default/pods/{path}"))
+            .uri(path)
             .header("host", "localhost")
             .header("connection", "Upgrade")
             .header("upgrade", "SPDY/3.1")
@@ -248,7 +258,7 @@ impl Cluster {
     }
 }
 
-const ADMIN: (&str, &str) = ("admin", "system:masters");
+pub(crate) const ADMIN: (&str, &str) = ("admin", "system:masters");
 
 #[tokio::test]
 async fn api_625_streams_are_relayed_byte_by_byte() {

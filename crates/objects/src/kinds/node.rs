@@ -8,7 +8,7 @@ use crate::api::core::v1::Node;
 use crate::doc::{at, items, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
-use crate::kinds::{Column, Kind, KindOps, Scope, Subresource};
+use crate::kinds::{Column, Kind, KindOps, Scope, Subresource, addresses};
 use crate::meta::{self, invalid_each};
 use crate::schema::{Schema, Typed};
 use crate::{names, printing};
@@ -66,6 +66,16 @@ impl KindOps for NodeOps {
     fn validate_create(&self, doc: &Value, _gates: &Gates) -> Vec<FieldError> {
         let mut errors = meta::validate_create(doc, Scope::Cluster, self.name_format());
         errors.extend(spec(doc));
+        errors.extend(reachable(doc));
+        errors
+    }
+
+    /// What was stored before it was checked may stay as it is.
+    fn validate_status_update(&self, doc: &Value, old: &Value, _gates: &Gates) -> Vec<FieldError> {
+        let mut errors = meta::validate_update(doc, old);
+        if ["status.addresses", "status.daemonEndpoints"].iter().any(|path| at(doc, path) != at(old, path)) {
+            errors.extend(reachable(doc));
+        }
         errors
     }
 
@@ -144,6 +154,26 @@ fn roles(doc: &Value) -> String {
 fn address<'a>(doc: &'a Value, kind: &str) -> &'a str {
     let found = items(doc, "status.addresses").iter().find(|address| text(address, "type") == kind);
     printing::or_none(found.map_or("", |address| text(address, "address")))
+}
+
+/// Others connect to where a node says that it is: that must be a host and a
+/// port, and nothing else.
+fn reachable(doc: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    for (index, address) in items(doc, "status.addresses").iter().enumerate() {
+        let path = format!("status.addresses[{index}].address");
+        let host = text(address, "address");
+        match text(address, "type") {
+            "InternalIP" | "ExternalIP" => errors.extend(addresses::valid(&path, host)),
+            _ if host.parse::<std::net::IpAddr>().is_ok() => {}
+            _ => invalid_each(&mut errors, &path, host, names::dns_subdomain(&host.to_ascii_lowercase())),
+        }
+    }
+    let path = "status.daemonEndpoints.kubeletEndpoint.Port";
+    if let Some(port) = at(doc, path).as_i64().filter(|port| !(0..=65535).contains(port)) {
+        errors.push(FieldError::invalid(path, port, "must be between 0 and 65535, inclusive"));
+    }
+    errors
 }
 
 /// API-758.
