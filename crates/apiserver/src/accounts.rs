@@ -302,8 +302,14 @@ async fn lives(
     now: Timestamp,
 ) -> Result<bool, ApiError> {
     let Some(doc) = fetch(api, plural, namespace, &bound.name).await? else { return Ok(false) };
-    let deleted: Option<Timestamp> = object::text(&doc, &["metadata", "deletionTimestamp"]).parse().ok();
-    let is_over = deleted.is_some_and(|at| now.as_second() > at.as_second() + FAREWELL_SECONDS);
+    let is_over = match object::at(&doc, &["metadata", "deletionTimestamp"]) {
+        Value::Null => false,
+        // A time that can not be read has passed.
+        deleted => deleted
+            .as_str()
+            .and_then(|at| at.parse::<Timestamp>().ok())
+            .is_none_or(|at| now.as_second() > at.as_second().saturating_add(FAREWELL_SECONDS)),
+    };
     Ok(object::text(&doc, &["metadata", "uid"]) == bound.uid && !is_over)
 }
 

@@ -57,14 +57,17 @@ impl Identity {
     }
 
     /// API-639: subject CN is the user, each O a group. None if the
-    /// certificate can not be read or names nobody.
+    /// certificate can not be read, or names nobody or several: others would
+    /// take another one of them.
     pub(crate) fn from_certificate(der: &[u8]) -> Option<Self> {
-        let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
+        let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let subject = certificate.subject();
-        let user = subject.iter_common_name().next()?.as_str().ok()?.to_owned();
-        let groups: Vec<String> =
-            subject.iter_organization().filter_map(|group| group.as_str().ok()).map(str::to_owned).collect();
-        if user.is_empty() {
+        let mut names = subject.iter_common_name();
+        let user = names.next()?.as_str().ok()?.to_owned();
+        let groups: Option<Vec<String>> =
+            subject.iter_organization().map(|group| group.as_str().ok().map(str::to_owned)).collect();
+        let groups = groups?;
+        if user.is_empty() || names.next().is_some() || !rest.is_empty() {
             return None;
         }
         let mut identity = Self::new(user, groups);
@@ -147,5 +150,27 @@ mod tests {
     fn api_643_a_node_is_one_by_name_and_group() {
         assert_eq!(Identity::node("a").node_name(), Some("a"));
         assert_eq!(Identity::new("system:node:a", ["dev"]).node_name(), None);
+    }
+
+    #[test]
+    fn api_639_a_certificate_names_one_user_or_nobody() {
+        use rcgen::{CertificateParams, DnType, KeyPair};
+        let named = |names: &[(DnType, &str)]| {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = rcgen::DistinguishedName::new();
+            for (kind, name) in names {
+                params.distinguished_name.push(kind.clone(), *name);
+            }
+            let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+            Identity::from_certificate(certificate.der()).map(|identity| (identity.user, identity.groups))
+        };
+        let (user, group) = ((DnType::CommonName, "jane"), (DnType::OrganizationName, "dev"));
+        let jane = Some(("jane".to_owned(), vec!["dev".to_owned(), AUTHENTICATED.to_owned()]));
+        assert_eq!(named(&[user.clone(), group.clone()]), jane);
+        let second = (DnType::CustomDnType(vec![2, 5, 4, 3]), "admin");
+        assert_eq!(named(&[user.clone(), second.clone()]), None);
+        assert_eq!(named(&[second, user]), None);
+        assert_eq!(named(&[(DnType::CommonName, "")]), None);
+        assert_eq!(named(&[group]), None);
     }
 }

@@ -31,26 +31,34 @@ pub(crate) async fn identity(api: &Api, id: &str, secret: &str) -> Result<Option
     Ok(bearer(&object::document(&entry), id, secret, api.clock.now().wall))
 }
 
+/// None: nobody. What can not be read is never in the bearer's favour.
 fn bearer(token: &Value, id: &str, secret: &str, now: Timestamp) -> Option<Identity> {
     let is_alive = object::at(token, &["metadata", "deletionTimestamp"]).is_null() && token["type"] == TYPE;
-    let value = |key: &str| -> Option<String> {
-        let bytes = STANDARD.decode(object::text(token, &["data", key])).ok()?;
-        String::from_utf8(bytes).ok().filter(|text| !text.is_empty())
+    let is_known = value(token, "token-id")? == id && is_same(&value(token, "token-secret")?, secret);
+    let is_for_this = value(token, "usage-bootstrap-authentication")? == "true";
+    let is_over = match value(token, "expiration")?.as_str() {
+        "" => false,
+        until => until.parse::<Timestamp>().ok()? <= now,
     };
-    let is_known = value("token-id")? == id && is_same(&value("token-secret")?, secret);
-    let is_over = value("expiration").is_some_and(|until| until.parse::<Timestamp>().is_ok_and(|until| until <= now));
-    let is_for_this = value("usage-bootstrap-authentication").is_some_and(|usage| usage == "true");
     if !is_alive || !is_known || is_over || !is_for_this {
         return None;
     }
-    let more = value("auth-extra-groups").unwrap_or_default();
-    let more: Vec<&str> = more.split(',').filter(|group| !group.is_empty()).collect();
+    let more = value(token, "auth-extra-groups")?;
+    let more: Vec<&str> = if more.is_empty() { Vec::new() } else { more.split(',').collect() };
     // Nobody becomes more than someone who may join.
     if !more.iter().all(|group| is_group(group)) {
         return None;
     }
     let groups: Vec<&str> = std::iter::once(GROUP).chain(more).collect();
     Some(Identity::new(format!("system:bootstrap:{id}"), groups))
+}
+
+/// Empty if it is not there; None if it is not text.
+fn value(token: &Value, key: &str) -> Option<String> {
+    match object::at(token, &["data", key]) {
+        Value::Null => Some(String::new()),
+        data => String::from_utf8(STANDARD.decode(data.as_str()?).ok()?).ok(),
+    }
 }
 
 fn is_group(name: &str) -> bool {
@@ -113,10 +121,37 @@ mod tests {
             ("being deleted", Box::new(|it| it["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z"))),
             ("of another id", Box::new(|it| it["data"]["token-id"] = encoded("zzzzzz"))),
             ("of masters", Box::new(|it| it["data"]["auth-extra-groups"] = encoded("system:masters"))),
+            ("without an end that can be read", Box::new(|it| it["data"]["expiration"] = encoded("tomorrow"))),
+            ("with an end that is not text", Box::new(|it| it["data"]["expiration"] = json!("/w=="))),
+            ("with an end that is not base64", Box::new(|it| it["data"]["expiration"] = json!("?"))),
+            ("with an end that is a number", Box::new(|it| it["data"]["expiration"] = json!(1))),
+            ("ending now", Box::new(|it| it["data"]["expiration"] = encoded("2026-01-01T00:00:00Z"))),
+            ("for nothing", Box::new(|it| it["data"]["usage-bootstrap-authentication"] = json!(null))),
+            ("for True", Box::new(|it| it["data"]["usage-bootstrap-authentication"] = encoded("True"))),
+            ("for true and more", Box::new(|it| it["data"]["usage-bootstrap-authentication"] = encoded("true\n"))),
+            ("without a secret", Box::new(|it| it["data"]["token-secret"] = json!(null))),
+            ("of unreadable groups", Box::new(|it| it["data"]["auth-extra-groups"] = json!("/w=="))),
+            (
+                "of an empty group",
+                Box::new(|it| {
+                    it["data"]["auth-extra-groups"] = encoded("system:bootstrappers:a,,system:bootstrappers:b")
+                }),
+            ),
             ("of no group", Box::new(|it| it["data"]["auth-extra-groups"] = encoded("system:bootstrappers:"))),
         ] {
             assert_eq!(check(&token(|it| change(it)), "0123456789abcdef"), None, "a token that is {name}");
         }
+    }
+
+    #[test]
+    fn api_640_a_token_without_an_end_or_groups_is_one() {
+        let plain = token(|it| {
+            for key in ["expiration", "auth-extra-groups"] {
+                it["data"].as_object_mut().unwrap().shift_remove(key);
+            }
+        });
+        assert_eq!(check(&plain, "0123456789abcdef").unwrap(), ["system:bootstrappers", "system:authenticated"]);
+        assert_eq!(check(&plain, ""), None);
     }
 
     #[test]

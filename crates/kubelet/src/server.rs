@@ -113,9 +113,9 @@ async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Resp
     ctx.meter.asked(request.method().as_str(), known_first_word(&path));
     let path: Vec<&str> = path.split('/').collect();
     if let Some(wanted) = streams::Wanted::of(&path) {
-        return match *request.method() {
-            Method::GET | Method::POST => streams::answer(ctx, pods, &wanted, request).await,
-            _ => not_allowed(),
+        return match wanted.allows(request.method()) {
+            true => streams::answer(ctx, pods, &wanted, request).await,
+            false => not_allowed(),
         };
     }
     if request.method() != Method::GET {

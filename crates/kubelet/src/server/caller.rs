@@ -35,15 +35,20 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// None: the connection shows no certificate that names somebody.
+    /// None: the connection shows no certificate that names one and can be
+    /// read to the end.
     pub(super) fn of(certificates: Option<&[rustls::pki_types::CertificateDer<'_>]>) -> Option<Self> {
         let certificate = certificates.and_then(<[_]>::first)?;
-        let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+        let (rest, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
         let subject = certificate.subject();
         let text =
             |attribute: &x509_parser::x509::AttributeTypeAndValue<'_>| attribute.as_str().ok().map(str::to_owned);
-        let user = subject.iter_common_name().find_map(text).filter(|user| !user.is_empty())?;
-        let mut groups: Vec<String> = subject.iter_organization().filter_map(text).collect();
+        let mut names = subject.iter_common_name();
+        let user = names.next().and_then(text).filter(|user| !user.is_empty())?;
+        if names.next().is_some() || !rest.is_empty() {
+            return None;
+        }
+        let mut groups: Vec<String> = subject.iter_organization().map(text).collect::<Option<_>>()?;
         groups.push("system:authenticated".to_owned());
         Some(Self { user, groups, ..Self::default() })
     }
@@ -78,7 +83,7 @@ impl Doorkeeper {
             },
             (None, None) => return unauthorized(),
         };
-        let (verb, subresources) = (verb(method), subresources(path));
+        let (verb, subresources) = (verb(method, path), subresources(path));
         let user = &caller.user;
         for subresource in subresources {
             match self.may(ctx, &caller, &verb, subresource).await {
@@ -108,11 +113,13 @@ impl Doorkeeper {
         let review = ctx.client.create(&TokenReview { spec, ..TokenReview::default() }).await?;
         let status = review.status.unwrap_or_default();
         let user = status.user.filter(|_| status.authenticated == Some(true));
-        let caller = user.map(|user| Caller {
-            user: user.username.unwrap_or_default(),
-            groups: user.groups.unwrap_or_default(),
-            uid: user.uid.unwrap_or_default(),
-            extra: user.extra.unwrap_or_default(),
+        let caller = user.and_then(|user| {
+            Some(Caller {
+                user: user.username.filter(|name| !name.is_empty())?,
+                groups: user.groups.unwrap_or_default(),
+                uid: user.uid.unwrap_or_default(),
+                extra: user.extra.unwrap_or_default(),
+            })
         });
         if token.len() <= TOKEN_BYTES_MAX {
             self.tokens.keep(token.to_owned(), caller.clone(), now + KNOWN_FOR, now);
@@ -144,7 +151,7 @@ impl Doorkeeper {
             ..SubjectAccessReviewSpec::default()
         };
         let review = ctx.client.create(&SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await?;
-        let is_allowed = review.status.is_some_and(|status| status.allowed);
+        let is_allowed = review.status.is_some_and(|status| status.allowed && status.denied != Some(true));
         let lasts = if is_allowed { ALLOWED_FOR } else { REFUSED_FOR };
         self.accesses.keep(key, is_allowed, now + lasts, now);
         Ok(is_allowed)
@@ -186,8 +193,11 @@ impl<K: Ord, V: Clone> Memory<K, V> {
     }
 }
 
-fn verb(method: &Method) -> String {
+/// API-623: whoever may only read must not get into containers, whatever the
+/// method: a WebSocket begins with a GET.
+fn verb(method: &Method, path: &str) -> String {
     match *method {
+        _ if super::streams::is_one(path) => "create".to_owned(),
         Method::POST => "create".to_owned(),
         Method::PUT => "update".to_owned(),
         Method::GET | Method::HEAD => "get".to_owned(),
@@ -231,7 +241,11 @@ mod tests {
         ] {
             assert_eq!(subresources(path).join(" "), expected, "{path}");
         }
-        assert_eq!([verb(&Method::POST), verb(&Method::GET), verb(&Method::DELETE)], ["create", "get", "delete"]);
+        let verbs = [Method::POST, Method::GET, Method::DELETE].map(|method| verb(&method, "pods"));
+        assert_eq!(verbs, ["create", "get", "delete"]);
+        for path in ["exec/default/web/app", "attach/a", "run/default/web/u/app", "portForward/default/web", "exec"] {
+            assert_eq!(verb(&Method::GET, path), "create", "API-623: {path}");
+        }
     }
 
     #[test]

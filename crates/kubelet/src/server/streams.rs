@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cri::{
     AttachRequest, Connection, ContainerId, ContainerState, CriError, ExecRequest, SandboxId, SandboxState, Streaming,
 };
-use http::{Request, Response, StatusCode, Uri};
+use http::{Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
@@ -40,16 +40,27 @@ enum Verb {
     PortForward,
 }
 
+impl Verb {
+    fn of(first: &str) -> Option<Self> {
+        Some(match first {
+            "exec" => Self::Exec,
+            "attach" => Self::Attach,
+            "run" => Self::Run,
+            "portForward" => Self::PortForward,
+            _ => return None,
+        })
+    }
+}
+
+/// Whether a path leads into a container.
+pub(super) fn is_one(path: &str) -> bool {
+    Verb::of(path.split('/').next().unwrap_or_default()).is_some()
+}
+
 impl<'a> Wanted<'a> {
     pub(super) fn of(path: &[&'a str]) -> Option<Self> {
         let (&first, rest) = path.split_first()?;
-        let verb = match first {
-            "exec" => Verb::Exec,
-            "attach" => Verb::Attach,
-            "run" => Verb::Run,
-            "portForward" => Verb::PortForward,
-            _ => return None,
-        };
+        let verb = Verb::of(first)?;
         let (namespace, pod, uid, container) = match (verb, rest) {
             (Verb::PortForward, &[namespace, pod]) => (namespace, pod, None, ""),
             (Verb::PortForward, &[namespace, pod, uid]) => (namespace, pod, Some(uid), ""),
@@ -59,6 +70,12 @@ impl<'a> Wanted<'a> {
             _ => return None,
         };
         Some(Self { verb, namespace, pod, uid, container })
+    }
+
+    /// A command whose output is the answer is never a mere reading; the
+    /// others may begin as a WebSocket does.
+    pub(super) fn allows(&self, method: &Method) -> bool {
+        method == Method::POST || method == Method::GET && self.verb != Verb::Run
     }
 }
 

@@ -241,6 +241,26 @@ async fn api_692_refusals_are_upstreams() {
 }
 
 #[tokio::test]
+async fn api_623_who_may_only_read_does_not_get_into_containers() {
+    let served = Served::new().await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    let reader = ("reader", "developers");
+    assert_eq!(served.get(reader, "/pods").await.status(), 200);
+    for path in
+        ["/exec/default/web/app?output=1&command=id", "/attach/default/web/app?output=1", "/portForward/default/web"]
+    {
+        let refused = served.ask(reader, websocket(path)).await;
+        assert_eq!(refused.status(), 403, "{path}");
+        let body = refused.into_body().collect().await.unwrap().to_bytes();
+        assert_eq!(body, "Forbidden (user=reader, verb=create, resource=nodes, subresource(s)=[proxy])\n");
+    }
+    assert_eq!(served.get(reader, "/run/default/web/app?cmd=id").await.status(), 403);
+    assert_eq!(served.get(API_SERVER, "/run/default/web/app?cmd=id").await.status(), 405, "not by reading");
+    assert!(!served.node.runtime.calls().iter().any(|call| call.starts_with("exec")), "nothing was executed");
+}
+
+#[tokio::test]
 async fn api_694_metrics_have_upstreams_names() {
     let served = Served::new().await;
     let probed = json!({"containers": [{"name": "app", "image": "busybox",

@@ -422,7 +422,8 @@ fn failure(code: u16, reason: &str, message: &str) -> Answer {
 }
 
 /// Whose token `token-of-NAME` is, and who may what: the API server and
-/// administrators everything, `metrics` of a node those who are called so.
+/// administrators everything, `metrics` of a node those who are called so,
+/// `reader` may read all of it.
 fn reviewed(resource: &str, spec: &Value) -> Option<Value> {
     match resource {
         "tokenreviews" => Some(match spec["token"].as_str().and_then(|token| token.strip_prefix("token-of-")) {
@@ -433,7 +434,8 @@ fn reviewed(resource: &str, spec: &Value) -> Option<Value> {
             let is_master = spec["groups"].as_array().is_some_and(|groups| groups.contains(&json!("system:masters")));
             let is_trusted = spec["user"] == "kube-apiserver-kubelet-client" || is_master;
             let is_own = spec["user"] == "metrics" && spec["resourceAttributes"]["subresource"] == "metrics";
-            Some(json!({"allowed": is_trusted || is_own}))
+            let is_reading = spec["user"] == "reader" && spec["resourceAttributes"]["verb"] == "get";
+            Some(json!({"allowed": is_trusted || is_own || is_reading}))
         }
         _ => None,
     }
