@@ -13,10 +13,12 @@
 //! ```
 
 mod clock;
+mod entropy;
 mod ids;
 mod rng;
 
 pub use clock::{Clock, Mono, Now, Seconds};
+pub use entropy::unguessable;
 pub use ids::Ids;
 pub use jiff::Timestamp;
 pub use rng::Rng;

@@ -8,7 +8,7 @@ pub struct Rng {
 
 impl Rng {
     /// A seed from the operating system.
-    #[expect(clippy::disallowed_methods, reason = "the one place that may ask")]
+    #[expect(clippy::disallowed_methods, reason = "one of the two places that may ask")]
     pub fn from_os() -> Self {
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).expect("the kernel always has randomness after boot");

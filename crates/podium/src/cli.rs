@@ -14,12 +14,14 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
-pub(crate) use control::{ControlArgs, EtcdArgs, Part, Server};
+pub(crate) use control::{ControlArgs, EtcdArgs, Part, SecretsVerb, Server};
 
 use crate::config::{PodiumConfiguration, Settings, parse_thresholds};
 use crate::containers::Choice;
 use crate::node::{self, Taints};
-use crate::{agent, cri_serve, down, image, instance::Places, kubeconfig, server, shutdown, simulate, status, up};
+use crate::{
+    agent, cri_serve, down, encryption, image, instance::Places, kubeconfig, server, shutdown, simulate, status, up,
+};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -105,6 +107,9 @@ enum Verb {
     Down(Down),
     /// Tell whether the API server answers and the node is ready
     Status(Status),
+    /// How Secrets are encrypted at rest
+    #[command(subcommand)]
+    Secrets(SecretsVerb),
     /// What concerns this node as a whole
     #[command(subcommand)]
     Node(NodeVerb),
@@ -540,6 +545,7 @@ fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
         }
         Verb::Down(args) => down::run(&args),
         Verb::Status(args) => status::run(&args),
+        Verb::Secrets(SecretsVerb::Rotate(place)) => encryption::rotate(&place.places()),
         Verb::Node(NodeVerb::Shutdown(args)) => shutdown::run(&args),
         Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
         Verb::Image(verb) => image::run(verb),

@@ -75,6 +75,7 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) audit_log_path: Option<PathBuf>,
     pub(crate) audit_log_maxsize: Option<u64>,
     pub(crate) audit_log_maxbackup: Option<usize>,
+    pub(crate) encryption_provider_config: Option<PathBuf>,
     pub(crate) etcd_servers: Vec<String>,
     pub(crate) etcd_cafile: Option<PathBuf>,
     pub(crate) etcd_certfile: Option<PathBuf>,
@@ -89,7 +90,7 @@ pub(crate) struct PodiumConfiguration {
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
+const PODIUM_FIELDS: &str = "auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

@@ -69,7 +69,7 @@ impl Plan<'_> {
 
     async fn api(&self, address: SocketAddr) -> Result<ApiServer> {
         let places = &self.instance.places;
-        let store = keep::open(&self.args.etcd, &places.store()).await?;
+        let store = keep::open(self.args, places).await?;
         let kubelet_client = self.authority.client(&KUBELET_CLIENT)?;
         let config = apiserver::Config {
             advertise: address.to_string(),

@@ -1,22 +1,24 @@
 //! Where the cluster's objects are kept: a file, or etcd.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use rustls::RootCertStore;
 use store::{Embedded, Etcd, EtcdOptions, Options, Store};
 
-use crate::cli::EtcdArgs;
-use crate::instance::make_private_dir;
-use crate::pki;
+use crate::cli::{ControlArgs, EtcdArgs};
+use crate::instance::{Places, make_private_dir};
+use crate::{encryption, pki};
 
-pub(crate) async fn open(etcd: &EtcdArgs, dir: &Path) -> Result<Arc<dyn Store>> {
+pub(crate) async fn open(args: &ControlArgs, places: &Places) -> Result<Arc<dyn Store>> {
+    let (etcd, dir) = (&args.etcd, places.store());
+    let seal = encryption::open(args, places)?;
     if etcd.servers.is_empty() {
-        make_private_dir(dir)?;
-        return Ok(Arc::new(Embedded::open(&dir.join("state.redb"), Options::default())?));
+        make_private_dir(&dir)?;
+        let options = Options { seal, ..Options::default() };
+        return Ok(Arc::new(Embedded::open(&dir.join("state.redb"), options)?));
     }
-    let options = EtcdOptions { addresses: etcd.servers.clone(), tls: tls(etcd)?, ..EtcdOptions::default() };
+    let options = EtcdOptions { addresses: etcd.servers.clone(), tls: tls(etcd)?, seal, ..EtcdOptions::default() };
     let store = Etcd::open(options).await.context("--etcd-servers")?;
     Ok(Arc::new(store))
 }

@@ -12,6 +12,7 @@ mod control;
 mod cri_serve;
 mod door;
 mod down;
+mod encryption;
 mod files;
 mod image;
 mod instance;

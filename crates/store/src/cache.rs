@@ -131,6 +131,15 @@ impl Cache {
         self.entries.get(key).cloned()
     }
 
+    /// The same for readers.
+    pub(crate) fn read(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
+        let entry = self.get(key);
+        match entry.as_ref().and_then(|entry| entry.fault()) {
+            Some(fault) => Err(fault.clone().into()),
+            None => Ok(entry),
+        }
+    }
+
     pub(crate) fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError> {
         let at = request.at.unwrap_or(self.revision);
         if at > self.revision {
@@ -142,6 +151,7 @@ impl Cache {
         };
         let below = self.entries.range::<str, _>((start, Bound::Unbounded));
         let newest = below.take_while(|(key, _)| key.starts_with(request.prefix)).map(|(_, entry)| entry);
+        let newest = newest.filter(|entry| entry.fault().is_none());
         let undone = self.undone(request, at)?;
         if undone.is_empty() {
             return Ok(cut(newest.cloned(), request.limit, at));

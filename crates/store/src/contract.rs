@@ -7,6 +7,8 @@
 //! 3. A watch delivers every change after its start exactly once, in
 //!    revision order, or ends with an error. It never skips in silence.
 //! 4. All entries of one listing belong to one revision.
+//! 5. An entry whose value can not be opened is an error for who gets it, and
+//!    is left out of listings and watches: nobody is handed what is not there.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Entry, Event, Revision};
+use crate::{Entry, Event, Revision, SealError};
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -167,6 +169,9 @@ pub enum ReadError {
     /// Wait, or ask for less.
     #[error("revision {wanted} is in the future, the newest is {newest}")]
     Future { wanted: Revision, newest: Revision },
+    /// The entry is there and can not be read; others can.
+    #[error(transparent)]
+    Sealed(#[from] SealError),
     #[error("store is unavailable: {detail}")]
     Unavailable { detail: String },
 }
@@ -178,7 +183,8 @@ pub enum WriteError {
     Conflict {
         index: usize,
         key: Arc<str>,
-        /// What is there instead, so that the caller can try again at once.
+        /// What is there instead, if it can be read, so that the caller can
+        /// try again at once.
         current: Option<Arc<Entry>>,
     },
     /// The batch can never be written.

@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
 use crate::pending::check_size;
-use crate::{Entry, ListRequest, Listing, Op, OpenError, ReadError, Revision};
+use crate::{Entry, ListRequest, Listing, Op, OpenError, Plain, ReadError, Revision, Seal};
 use crate::{Store, Watch, WatchError, WriteError};
 use writer::{Submission, Writer};
 
@@ -39,6 +39,8 @@ pub struct Options {
     /// Bytes of the file kept in memory by the storage library. Small: reads
     /// come from our own cache.
     pub page_cache_bytes: usize,
+    /// How values are kept in the file.
+    pub seal: Arc<dyn Seal>,
 }
 
 impl Default for Options {
@@ -50,6 +52,7 @@ impl Default for Options {
             group_max: 512,
             value_bytes_max: 8 << 20,
             page_cache_bytes: 8 << 20,
+            seal: Arc::new(Plain),
         }
     }
 }
@@ -66,7 +69,8 @@ pub struct Embedded {
 impl Embedded {
     /// Opens or creates the file and loads it. Blocks: call it at start.
     pub fn open(path: &Path, options: Options) -> Result<Self, OpenError> {
-        let file = disk::Location { path: path.to_owned(), page_cache_bytes: options.page_cache_bytes };
+        let Options { page_cache_bytes, seal, .. } = options;
+        let file = disk::Location { path: path.to_owned(), page_cache_bytes, seal };
         let (disk, image) = disk::open(&file)?;
         let window =
             Window { events_max: options.history_per_topic_max, bytes_max: options.history_bytes_per_topic_max };
@@ -113,7 +117,7 @@ impl Store for Embedded {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
-        Ok(self.read().get(key))
+        self.read().read(key)
     }
 
     async fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError> {

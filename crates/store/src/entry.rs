@@ -7,6 +7,8 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::SealError;
+
 /// A moment in the store's history. Every write batch gets the next one; it
 /// never decreases, not even over a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -34,12 +36,32 @@ pub struct Entry {
     pub created: Revision,
     /// Revision of the write that made this value.
     pub modified: Revision,
+    fault: Option<Box<SealError>>,
     memo: Memo,
 }
 
 impl Entry {
     pub(crate) fn new(key: Arc<str>, value: Bytes, created: Revision, modified: Revision) -> Self {
-        Self { key, value, created, modified, memo: Memo::default() }
+        Self { key, value, created, modified, fault: None, memo: Memo::default() }
+    }
+
+    /// An entry whose value is kept but can not be read; it seems empty.
+    pub(crate) fn opened(
+        key: Arc<str>,
+        value: Result<Bytes, SealError>,
+        created: Revision,
+        modified: Revision,
+    ) -> Self {
+        let (value, fault) = match value {
+            Ok(value) => (value, None),
+            Err(fault) => (Bytes::new(), Some(Box::new(fault))),
+        };
+        Self { fault, ..Self::new(key, value, created, modified) }
+    }
+
+    /// Why the value can not be read, if so. Nobody should look at it then.
+    pub fn fault(&self) -> Option<&SealError> {
+        self.fault.as_deref()
     }
 
     /// Something derived from this entry, computed at most once however many
@@ -77,20 +99,22 @@ impl Event {
         }
     }
 
-    /// The entry before the change.
+    /// The entry before the change, if it can be read.
     pub fn before(&self) -> Option<&Arc<Entry>> {
-        match &self.change {
+        let before = match &self.change {
             Change::Created(_) => None,
             Change::Updated { before, .. } | Change::Deleted { before } => Some(before),
-        }
+        };
+        before.filter(|entry| entry.fault().is_none())
     }
 
-    /// The entry after the change.
+    /// The entry after the change, if it can be read.
     pub fn now(&self) -> Option<&Arc<Entry>> {
-        match &self.change {
+        let now = match &self.change {
             Change::Created(now) | Change::Updated { now, .. } => Some(now),
             Change::Deleted { .. } => None,
-        }
+        };
+        now.filter(|entry| entry.fault().is_none())
     }
 
     /// As [`Entry::memo`], for what watchers derive from a change.

@@ -27,7 +27,7 @@ use tonic::{Code, Status};
 use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
 use crate::pending::{check_size, holds};
-use crate::{Condition, Effect, Entry, ListRequest, Listing, Op, OpenError, Options, ReadError, Revision};
+use crate::{Condition, Effect, Entry, ListRequest, Listing, Op, OpenError, Options, ReadError, Revision, Seal};
 use crate::{Store, Watch, WatchError, WriteError};
 use follow::{Follower, entry};
 use link::Link;
@@ -50,6 +50,8 @@ pub struct EtcdOptions {
     pub value_bytes_max: usize,
     pub history_per_topic_max: usize,
     pub history_bytes_per_topic_max: usize,
+    /// How values are kept in etcd.
+    pub seal: Arc<dyn Seal>,
 }
 
 impl Default for EtcdOptions {
@@ -64,6 +66,7 @@ impl Default for EtcdOptions {
             value_bytes_max: 1_500_000,
             history_per_topic_max: embedded.history_per_topic_max,
             history_bytes_per_topic_max: embedded.history_bytes_per_topic_max,
+            seal: embedded.seal,
         }
     }
 }
@@ -77,7 +80,8 @@ pub struct Etcd {
     seen: watch::Receiver<Revision>,
     newest: Newest,
     value_bytes_max: usize,
-    tasks: [JoinHandle<()>; 2],
+    seal: Arc<dyn Seal>,
+    tasks: [JoinHandle<()>; 3],
 }
 
 /// After a write etcd's own watch needs moments only; a broken one is told
@@ -95,7 +99,7 @@ impl Etcd {
         let link = Arc::new(Link::to(&options.addresses, options.tls).map_err(failed)?);
         let image = async {
             loop {
-                match follow::load(&link, &options.prefix).await {
+                match follow::load(&link, &options.prefix, &*options.seal).await {
                     Err(status) if status.code() == Code::Unavailable => {
                         tracing::warn!(etcd = addresses, error = status.message(), "etcd can not be reached");
                         tokio::time::sleep(TRY_PAUSE).await;
@@ -106,15 +110,23 @@ impl Etcd {
         };
         let image = tokio::time::timeout(options.patience, image).await;
         let image = image.map_err(|_| failed(format!("can not be reached since {:?}", options.patience)))?;
-        let image = image.map_err(|status| failed(status.message().to_owned()))?;
+        let (image, stale) = image.map_err(|status| failed(status.message().to_owned()))?;
         let window =
             Window { events_max: options.history_per_topic_max, bytes_max: options.history_bytes_per_topic_max };
         let (tell, seen) = watch::channel(image.revision);
         let cache = Arc::new(RwLock::new(Cache::new(image, window)));
-        let follower = Follower::new(Arc::clone(&link), Arc::clone(&cache), tell, options.prefix);
+        let EtcdOptions { seal, value_bytes_max, .. } = options;
+        let follower = Follower {
+            link: Arc::clone(&link),
+            cache: Arc::clone(&cache),
+            seen: tell,
+            prefix: options.prefix,
+            seal: Arc::clone(&seal),
+        };
         let compactor = compact_old(Arc::clone(&link), seen.clone(), options.compact_after);
-        let tasks = [tokio::spawn(follower.run()), tokio::spawn(compactor)];
-        Ok(Self { cache, link, seen, newest: Newest::default(), value_bytes_max: options.value_bytes_max, tasks })
+        let sealer = write_anew(Arc::clone(&link), stale, Arc::clone(&seal));
+        let tasks = [tokio::spawn(follower.run()), tokio::spawn(compactor), tokio::spawn(sealer)];
+        Ok(Self { cache, link, seen, newest: Newest::default(), value_bytes_max, seal, tasks })
     }
 
     /// Whether the cache has come to a revision in time.
@@ -156,7 +168,7 @@ impl Store for Etcd {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
-        Ok(cache::read(&self.cache).get(key))
+        cache::read(&self.cache).read(key)
     }
 
     async fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError> {
@@ -165,13 +177,14 @@ impl Store for Etcd {
 
     async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError> {
         check_size(&batch, self.value_bytes_max)?;
-        let answer = self.link.call(transaction(&batch)).await;
+        let sealed = sealed(&batch, &*self.seal)?;
+        let answer = self.link.call(transaction(&sealed)).await;
         let answer = answer.map_err(|status| WriteError::Unavailable { detail: told(&status) })?;
         let revision = revision_of(answer.header.as_ref());
         // Also after a refusal: whoever tries again must see why. If etcd's
         // watch is broken the write has happened all the same.
         self.shows(revision).await;
-        if answer.succeeded { Ok(revision) } else { Err(conflict(&batch, answer)) }
+        if answer.succeeded { Ok(revision) } else { Err(conflict(&batch, answer, &*self.seal)) }
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, WatchError> {
@@ -239,15 +252,48 @@ fn transaction(batch: &[Op]) -> TxnRequest {
 }
 
 /// Which condition did not hold, from what a refused transaction has read.
-fn conflict(batch: &[Op], answer: TxnResponse) -> WriteError {
+fn conflict(batch: &[Op], answer: TxnResponse, seal: &dyn Seal) -> WriteError {
     for (index, (op, response)) in batch.iter().zip(answer.responses).enumerate() {
         let found = response.range.and_then(|range| range.kvs.into_iter().next());
-        let current = found.map(|kv| Arc::new(entry(Arc::clone(&op.key), kv)));
+        let current = found.map(|kv| Arc::new(entry(Arc::clone(&op.key), &kv, seal).0));
         if !holds(op.condition, current.as_deref()) {
+            let current = current.filter(|entry| entry.fault().is_none());
             return WriteError::Conflict { index, key: Arc::clone(&op.key), current };
         }
     }
     WriteError::Unavailable { detail: "etcd refused a write whose conditions hold".to_owned() }
+}
+
+/// The batch as etcd gets it.
+fn sealed(batch: &[Op], seal: &dyn Seal) -> Result<Vec<Op>, WriteError> {
+    let sealed = |op: &Op| {
+        let mut sealed = op.clone();
+        if let Effect::Put(value) = &mut sealed.effect {
+            let kept = seal.seal(&op.key, value);
+            *value = kept.map_err(|error| WriteError::Unavailable { detail: error.to_string() })?;
+        }
+        Ok(sealed)
+    };
+    batch.iter().map(sealed).collect()
+}
+
+/// Writes entries again as they should be kept. Who changes one meanwhile has
+/// done so already.
+async fn write_anew(link: Arc<Link>, stale: Vec<Arc<Entry>>, seal: Arc<dyn Seal>) {
+    let count = stale.len();
+    for entry in stale {
+        let op = Op::update(Arc::clone(&entry.key), entry.value.clone(), entry.modified);
+        let written = match sealed(&[op], &*seal) {
+            Ok(batch) => link.call(transaction(&batch)).await.map(drop).map_err(|status| told(&status)),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = written {
+            tracing::warn!(key = %entry.key, error, "a value could not be written anew; the next start tries again");
+        }
+    }
+    if count > 0 {
+        tracing::info!(count, "wrote values anew that were not kept as they should");
+    }
 }
 
 async fn compact(link: &Link, through: Revision) -> Result<(), Status> {

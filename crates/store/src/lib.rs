@@ -25,6 +25,7 @@ mod entry;
 mod etcd;
 mod memory;
 mod pending;
+mod seal;
 
 pub use contract::{
     BATCH_MAX, Condition, Delivery, Effect, ListRequest, Listing, Op, OpenError, ReadError, Store, Watch, WatchError,
@@ -34,3 +35,4 @@ pub use embedded::{Embedded, Options};
 pub use entry::{Change, Entry, Event, Revision};
 pub use etcd::{Etcd, EtcdOptions};
 pub use memory::Memory;
+pub use seal::{Opened, Plain, Seal, SealError};

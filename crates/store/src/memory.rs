@@ -42,7 +42,7 @@ impl Store for Memory {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
-        Ok(cache::read(&self.cache).get(key))
+        cache::read(&self.cache).read(key)
     }
 
     async fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError> {

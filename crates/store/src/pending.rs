@@ -31,6 +31,7 @@ impl<'a> Pending<'a> {
         for (index, op) in batch.iter().enumerate() {
             let current = self.current(&op.key);
             if !holds(op.condition, current.as_deref()) {
+                let current = current.filter(|entry| entry.fault().is_none());
                 return Err(WriteError::Conflict { index, key: Arc::clone(&op.key), current });
             }
             before.push(current);

@@ -69,7 +69,7 @@ async fn a_newer_format_is_refused_with_both_numbers() {
     transaction.commit().unwrap();
     drop(database);
     let error = Embedded::open(&path, Options::default()).unwrap_err();
-    assert!(matches!(error, OpenError::NewerFormat { found: 7, supported: 1, .. }), "{error}");
+    assert!(matches!(error, OpenError::NewerFormat { found: 7, supported: 2, .. }), "{error}");
 }
 
 /// A few hundred entries over many pages, and the file they are in.

@@ -8,6 +8,7 @@ mod apply;
 mod audit;
 mod deleting;
 mod discovery;
+mod encryption;
 mod etcd;
 #[path = "../../../store/tests/support/etcd.rs"]
 mod etcd_server;

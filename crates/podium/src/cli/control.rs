@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::{ConfigArgs, PlaceArgs};
 use crate::config::PodiumConfiguration;
@@ -53,6 +53,10 @@ pub(crate) struct ControlArgs {
     /// How many older audit logs to keep [default: 10]
     #[arg(long, value_name = "COUNT")]
     pub(crate) audit_log_maxbackup: Option<usize>,
+    /// What is encrypted at rest and how: an EncryptionConfiguration of apiserver.config.k8s.io/v1
+    /// [default: Secrets, with a key made at the first start; nothing in an etcd]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) encryption_provider_config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) etcd: EtcdArgs,
 }
@@ -73,6 +77,16 @@ pub(crate) struct EtcdArgs {
     pub(crate) keyfile: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum SecretsVerb {
+    /// Make a new key; the next start of Podium writes every Secret anew with it
+    ///
+    /// Older keys stay in DATA-DIR/pki/encryption.yaml, for backups of the
+    /// store. Remove them by hand when no backup needs them. Who brings keys
+    /// with --encryption-provider-config adds the new one there, first of all.
+    Rotate(PlaceArgs),
+}
+
 impl ControlArgs {
     pub(super) fn fill(&mut self, file: &PodiumConfiguration) {
         self.bind = self.bind.or(file.bind);
@@ -80,6 +94,8 @@ impl ControlArgs {
         self.audit_log_path = self.audit_log_path.take().or(file.audit_log_path.clone());
         self.audit_log_maxsize = self.audit_log_maxsize.or(file.audit_log_maxsize);
         self.audit_log_maxbackup = self.audit_log_maxbackup.or(file.audit_log_maxbackup);
+        let encryption = &mut self.encryption_provider_config;
+        *encryption = encryption.take().or(file.encryption_provider_config.clone());
         if self.etcd.servers.is_empty() {
             self.etcd.servers.clone_from(&file.etcd_servers);
         }

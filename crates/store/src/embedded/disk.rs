@@ -1,7 +1,7 @@
 //! The file: format, opening, one commit. Uses redb; no other file names it.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,21 @@ use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
 
 use crate::cache::Image;
-use crate::{Entry, OpenError, Revision};
+use crate::{Entry, OpenError, Revision, Seal};
 
 /// Key → created, modified, value.
 const ENTRIES: TableDefinition<&str, (u64, u64, &[u8])> = TableDefinition::new("entries");
 const COUNTERS: TableDefinition<&str, u64> = TableDefinition::new("counters");
 const FORMAT: &str = "format";
 const REVISION: &str = "revision";
-/// Raised when an older program could not read what a newer one writes.
-const FORMAT_SUPPORTED: u64 = 1;
+/// Raised when an older program could not read what a newer one writes: since
+/// 2, values may be sealed.
+const FORMAT_SUPPORTED: u64 = 2;
 
 #[derive(Debug)]
 pub(crate) struct Disk {
     database: Database,
+    seal: Arc<dyn Seal>,
 }
 
 impl Disk {
@@ -39,7 +41,8 @@ impl Disk {
             for (key, entry) in changes {
                 match entry {
                     Some(entry) => {
-                        entries.insert(&**key, (entry.created.0, entry.modified.0, &*entry.value))?;
+                        let kept = self.seal.seal(key, &entry.value).map_err(io::Error::other)?;
+                        entries.insert(&**key, (entry.created.0, entry.modified.0, &*kept))?;
                     }
                     None => {
                         entries.remove(&**key)?;
@@ -53,47 +56,110 @@ impl Disk {
     }
 }
 
-/// Where the file is, and how much of it may be kept in memory.
+/// Where the file is, how much of it may be kept in memory, and how values
+/// are kept in it.
 #[derive(Debug)]
 pub(crate) struct Location {
     pub(crate) path: PathBuf,
     pub(crate) page_cache_bytes: usize,
+    pub(crate) seal: Arc<dyn Seal>,
+}
+
+/// What a file holds.
+struct Contents {
+    image: Image,
+    /// Some values would be kept otherwise today.
+    is_stale: bool,
 }
 
 /// Opens or creates the file, checks it, and loads everything.
 pub(crate) fn open(location: &Location) -> Result<(Disk, Image), OpenError> {
     let path = location.path.as_path();
-    let io = |source| OpenError::Io { path: path.to_owned(), source };
-    let is_new = !path.exists();
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
-    let mut builder = Database::builder();
-    builder.set_cache_size(location.page_cache_bytes);
-    let mut database = builder.create_file(file).map_err(|error| open_error(path, error))?;
-    if is_new && let Some(parent) = path.parent() {
-        // The directory entry is part of what must survive a power cut.
-        File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
-    }
+    let mut database = open_file(path, location.page_cache_bytes)?;
     match database.check_integrity() {
         Ok(true) => {}
         Ok(false) => return Err(damaged(path, "checksums do not match")),
         Err(error) => return Err(open_error(path, error)),
     }
-    let image = load(&database).map_err(|error| table_error(path, error))?;
-    let image = image.ok_or_else(|| newer_format(path, &database))?;
-    Ok((Disk { database }, image))
+    let contents = load(&database, &*location.seal).map_err(|error| table_error(path, error))?;
+    let Contents { image, is_stale } = contents.ok_or_else(|| newer_format(path, &database))?;
+    let seal = Arc::clone(&location.seal);
+    if !is_stale {
+        return Ok((Disk { database, seal }, image));
+    }
+    tracing::info!(path = %path.display(), "writing the store anew, because of values that are not kept as they should");
+    let database = write_anew(location, database, &image)?;
+    Ok((Disk { database, seal }, image))
+}
+
+fn open_file(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError> {
+    let io = |source| OpenError::Io { path: path.to_owned(), source };
+    let is_new = !path.exists();
+    let file =
+        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
+    let mut builder = Database::builder();
+    builder.set_cache_size(page_cache_bytes);
+    let database = builder.create_file(file).map_err(|error| open_error(path, error))?;
+    if is_new && let Some(parent) = path.parent() {
+        // The directory entry is part of what must survive a power cut.
+        File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
+    }
+    Ok(database)
+}
+
+/// Puts everything into a new file, sealed as it should be, and that in the
+/// place of the old one: pages a file no longer uses keep what was in them.
+fn write_anew(location: &Location, old: Database, image: &Image) -> Result<Database, OpenError> {
+    let path = location.path.as_path();
+    let fresh = path.with_extension("new");
+    let io = |source| OpenError::Io { path: fresh.clone(), source };
+    match fs::remove_file(&fresh) {
+        // What was begun before a crash.
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(io(error)),
+    }
+    let new = open_file(&fresh, location.page_cache_bytes)?;
+    copy(&old, &new, image, &*location.seal).map_err(|error| table_error(&fresh, error))?;
+    fs::rename(&fresh, path).map_err(io)?;
+    if let Some(parent) = path.parent() {
+        File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
+    }
+    drop(old);
+    Ok(new)
+}
+
+fn copy(old: &Database, new: &Database, image: &Image, seal: &dyn Seal) -> Result<(), redb::Error> {
+    let (reading, writing) = (old.begin_read()?, new.begin_write()?);
+    {
+        let mut counters = writing.open_table(COUNTERS)?;
+        counters.insert(FORMAT, FORMAT_SUPPORTED)?;
+        counters.insert(REVISION, image.revision.0)?;
+        let mut entries = writing.open_table(ENTRIES)?;
+        for row in reading.open_table(ENTRIES)?.iter()? {
+            let (key, row) = row?;
+            let (created, modified, kept) = row.value();
+            // What can not be read stays as it is: its key may be found again.
+            let anew = match image.entries.get(key.value()) {
+                Some(entry) if entry.fault().is_none() => seal.seal(key.value(), &entry.value),
+                _ => Ok(Bytes::copy_from_slice(kept)),
+            };
+            entries.insert(key.value(), (created, modified, &*anew.map_err(io::Error::other)?))?;
+        }
+    }
+    Ok(writing.commit()?)
 }
 
 /// Nothing if the file has a format this program does not know.
-fn load(database: &Database) -> Result<Option<Image>, redb::Error> {
+fn load(database: &Database, seal: &dyn Seal) -> Result<Option<Contents>, redb::Error> {
     let transaction = database.begin_write()?;
     {
         let mut counters = transaction.open_table(COUNTERS)?;
         let format = counters.get(FORMAT)?.map(|found| found.value());
         match format {
-            None => drop(counters.insert(FORMAT, FORMAT_SUPPORTED)?),
+            Some(FORMAT_SUPPORTED) => {}
             Some(found) if found > FORMAT_SUPPORTED => return Ok(None),
-            Some(_) => {}
+            _ => drop(counters.insert(FORMAT, FORMAT_SUPPORTED)?),
         }
         transaction.open_table(ENTRIES)?;
     }
@@ -102,14 +168,22 @@ fn load(database: &Database) -> Result<Option<Image>, redb::Error> {
     let transaction = database.begin_read()?;
     let revision = transaction.open_table(COUNTERS)?.get(REVISION)?.map_or(0, |found| found.value());
     let mut image = Image { revision: Revision(revision), entries: BTreeMap::new() };
+    let mut is_stale = false;
     for row in transaction.open_table(ENTRIES)?.iter()? {
         let (key, row) = row?;
         let key: Arc<str> = key.value().into();
-        let (created, modified, value) = row.value();
-        let entry = Entry::new(Arc::clone(&key), Bytes::copy_from_slice(value), Revision(created), Revision(modified));
+        let (created, modified, kept) = row.value();
+        let value = seal.open(&key, kept).map(|opened| {
+            is_stale |= opened.is_stale;
+            opened.value
+        });
+        let entry = Entry::opened(Arc::clone(&key), value, Revision(created), Revision(modified));
+        if let Some(fault) = entry.fault() {
+            tracing::error!(%fault, "an object can not be read");
+        }
         image.entries.insert(key, Arc::new(entry));
     }
-    Ok(Some(image))
+    Ok(Some(Contents { image, is_stale }))
 }
 
 fn newer_format(path: &Path, database: &Database) -> OpenError {

@@ -13,7 +13,7 @@ use super::link::Link;
 use super::revision_of;
 use super::wire::{self, KeyValue, RangeRequest, WatchResponse};
 use crate::cache::{self, Cache, Image};
-use crate::{Change, Entry, Revision};
+use crate::{Change, Entry, Revision, Seal};
 
 /// Every key there can be, as etcd spells it.
 const EVERYTHING: (&[u8], &[u8]) = (b"\0", b"\0");
@@ -29,8 +29,9 @@ pub(super) async fn newest(link: &Link) -> Result<Revision, Status> {
     Ok(revision_of(link.call(question).await?.header.as_ref()))
 }
 
-/// Everything below the prefix, at one revision.
-pub(super) async fn load(link: &Link, prefix: &str) -> Result<Image, Status> {
+/// Everything below the prefix, at one revision, and what of it is stale.
+pub(super) async fn load(link: &Link, prefix: &str, seal: &dyn Seal) -> Result<(Image, Vec<Arc<Entry>>), Status> {
+    let mut stale = Vec::new();
     let mut image = Image { revision: newest(link).await?, entries: BTreeMap::new() };
     let mut key = Bytes::copy_from_slice(prefix.as_bytes());
     loop {
@@ -45,11 +46,14 @@ pub(super) async fn load(link: &Link, prefix: &str) -> Result<Image, Status> {
         let last = page.kvs.last().map(|kv| kv.key.clone());
         for kv in page.kvs {
             let name = name(&kv)?;
-            image.entries.insert(Arc::clone(&name), Arc::new(entry(name, kv)));
+            let (entry, is_stale) = entry(name, &kv, seal);
+            let entry = Arc::new(entry);
+            stale.extend(is_stale.then(|| Arc::clone(&entry)));
+            image.entries.insert(Arc::clone(&entry.key), entry);
         }
         match last {
             Some(last) if page.more => key = [&last[..], b"\0"].concat().into(),
-            _ => return Ok(image),
+            _ => return Ok((image, stale)),
         }
     }
 }
@@ -76,18 +80,25 @@ fn name(kv: &KeyValue) -> Result<Arc<str>, Status> {
     Ok(text.into())
 }
 
-pub(super) fn entry(key: Arc<str>, kv: KeyValue) -> Entry {
+/// The entry, and whether it would be kept otherwise today. Its value is a
+/// copy: the bytes of the message it came in would stay as long as any of it.
+pub(super) fn entry(key: Arc<str>, kv: &KeyValue, seal: &dyn Seal) -> (Entry, bool) {
     let revision = |number: i64| Revision(number.unsigned_abs());
-    // A copy: the bytes of the message it came in would stay as long as any of it.
-    let value = Bytes::copy_from_slice(&kv.value);
-    Entry::new(key, value, revision(kv.create_revision), revision(kv.mod_revision))
+    let opened = seal.open(&key, &kv.value);
+    let is_stale = opened.as_ref().is_ok_and(|opened| opened.is_stale);
+    if let Err(fault) = &opened {
+        tracing::error!(%fault, "an object can not be read");
+    }
+    let value = opened.map(|opened| opened.value);
+    (Entry::opened(key, value, revision(kv.create_revision), revision(kv.mod_revision)), is_stale)
 }
 
 pub(super) struct Follower {
-    link: Arc<Link>,
-    cache: Arc<RwLock<Cache>>,
-    seen: watch::Sender<Revision>,
-    prefix: Arc<str>,
+    pub(super) link: Arc<Link>,
+    pub(super) cache: Arc<RwLock<Cache>>,
+    pub(super) seen: watch::Sender<Revision>,
+    pub(super) prefix: Arc<str>,
+    pub(super) seal: Arc<dyn Seal>,
 }
 
 /// Why a watch ended.
@@ -98,15 +109,6 @@ enum End {
 }
 
 impl Follower {
-    pub(super) fn new(
-        link: Arc<Link>,
-        cache: Arc<RwLock<Cache>>,
-        seen: watch::Sender<Revision>,
-        prefix: Arc<str>,
-    ) -> Self {
-        Self { link, cache, seen, prefix }
-    }
-
     /// Runs until it is aborted.
     pub(super) async fn run(self) {
         let mut pause = PAUSE_MIN;
@@ -192,7 +194,7 @@ impl Follower {
         if event.kind == wire::DELETE {
             return Ok(before.map(|before| Change::Deleted { before }));
         }
-        let now = Arc::new(entry(name, kv));
+        let now = Arc::new(entry(name, &kv, &*self.seal).0);
         Ok(Some(match before {
             None => Change::Created(now),
             Some(before) => Change::Updated { before, now },
@@ -201,7 +203,7 @@ impl Follower {
 
     async fn reload(&self) -> Result<(), Status> {
         tracing::warn!("etcd has forgotten the changes since the connection was lost; everything is loaded anew");
-        let image = load(&self.link, &self.prefix).await?;
+        let (image, _) = load(&self.link, &self.prefix, &*self.seal).await?;
         let revision = image.revision;
         cache::write(&self.cache).replace(image);
         self.seen.send_replace(revision);

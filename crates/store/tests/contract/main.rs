@@ -11,6 +11,7 @@ mod history;
 mod linear;
 mod outages;
 mod reads;
+mod sealing;
 mod watches;
 mod writes;
 
