@@ -30,6 +30,15 @@ const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kube
 /// tables; API-095, API-096, API-335: many prefer protobuf, and take JSON.
 /// API-230: either version of a form.
 pub(crate) fn form(headers: &HeaderMap, query: &Query) -> Result<Form, ApiError> {
+    chosen(headers, query, true)
+}
+
+/// The same for what has no table: who wants nothing else gets nothing.
+pub(crate) fn form_without_table(headers: &HeaderMap, query: &Query) -> Result<Form, ApiError> {
+    chosen(headers, query, false)
+}
+
+fn chosen(headers: &HeaderMap, query: &Query, has_table: bool) -> Result<Form, ApiError> {
     let accept = header_text(headers, header::ACCEPT);
     if accept.is_empty() {
         return Ok(Form::Plain);
@@ -42,7 +51,7 @@ pub(crate) fn form(headers: &HeaderMap, query: &Query) -> Result<Form, ApiError>
         let is_meta = media.parameter("g") == Some("meta.k8s.io");
         match media.parameter("as") {
             None => return Ok(Form::Plain),
-            Some("Table") if is_meta => return Ok(Form::Table(include(query)?)),
+            Some("Table") if is_meta && has_table => return Ok(Form::Table(include(query)?)),
             Some("PartialObjectMetadata" | "PartialObjectMetadataList") if is_meta => return Ok(Form::Metadata),
             Some(_) => {}
         }
@@ -122,7 +131,7 @@ impl Media {
 mod tests {
     use super::*;
 
-    fn chosen(accept: &str) -> Result<Form, String> {
+    fn asked(accept: &str) -> Result<Form, String> {
         let mut headers = HeaderMap::new();
         headers.insert(header::ACCEPT, accept.parse().unwrap());
         form(&headers, &Query::default()).map_err(|error| error.to_string())
@@ -130,18 +139,18 @@ mod tests {
 
     #[test]
     fn api_093_the_first_element_we_serve_decides() {
-        assert_eq!(chosen("application/vnd.kubernetes.protobuf, application/json"), Ok(Form::Plain));
+        assert_eq!(asked("application/vnd.kubernetes.protobuf, application/json"), Ok(Form::Plain));
         assert_eq!(
-            chosen("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
+            asked("application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
             Ok(Form::Table(Include::Metadata))
         );
         assert_eq!(
-            chosen(
+            asked(
                 "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
             ),
             Ok(Form::Metadata)
         );
-        assert_eq!(chosen("*/*"), Ok(Form::Plain));
-        assert!(chosen("application/cbor").unwrap_err().starts_with("only the following media types are accepted"));
+        assert_eq!(asked("*/*"), Ok(Form::Plain));
+        assert!(asked("application/cbor").unwrap_err().starts_with("only the following media types are accepted"));
     }
 }

@@ -11,18 +11,20 @@ use objects::FieldError;
 use serde_json::{Value, json};
 
 use crate::accounts;
-use crate::answer::{self, Answer, Body};
+use crate::answer::{Answer, Body};
 use crate::api::{Api, Call};
 use crate::auth::Identity;
 use crate::authz::{Access, Decision, Object, Resource};
 use crate::body::{self, WriteOptions};
 use crate::error::ApiError;
-use crate::negotiate;
+use crate::negotiate::{self, Form};
 use crate::object;
+use crate::read;
 use crate::tokens::ISSUER;
 
 pub(crate) async fn answer(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
+    let form = negotiate::form_without_table(&call.headers, &call.query)?;
     negotiate::require_json(&call.headers)?;
     let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
     call.kind.ops.default(&mut doc);
@@ -32,17 +34,17 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
         "SelfSubjectRulesReview" => rules(api, call, &doc).await?,
         _ => access(api, call, &doc).await?,
     };
-    Ok(answered(api, call, doc, status))
+    Ok(answered(api, call, form, doc, status))
 }
 
-fn answered(api: &Api, call: &Call, mut doc: Value, status: Value) -> Response<Body> {
+fn answered(api: &Api, call: &Call, form: Form, mut doc: Value, status: Value) -> Response<Body> {
     let metadata = object::metadata_mut(&mut doc);
     metadata.entry("creationTimestamp").or_insert(json!(null));
     if call.kind.kind == "SelfSubjectReview" {
         metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
     }
     doc["status"] = status;
-    answer::json(StatusCode::CREATED, &doc)
+    read::shaped(api, call, form, StatusCode::CREATED, &doc)
 }
 
 /// API-652.

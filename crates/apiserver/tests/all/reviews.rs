@@ -315,3 +315,27 @@ async fn api_676_selectors_narrow_a_question_or_are_told_to_be_ignored() {
         assert!(message(&refused).contains(detail), "{refused}");
     }
 }
+
+#[tokio::test]
+async fn api_128_a_review_has_no_table() {
+    let fixture = fixture().await;
+    let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let review = json!({"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    for (accept, expected) in [(table.to_owned(), 406), (format!("{table},application/json"), 201)] {
+        let request = http::Request::builder()
+            .method("POST")
+            .uri("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews")
+            .header("accept", &accept)
+            .header("content-type", "application/json");
+        let body = http_body_util::Full::new(review.to_string().into());
+        let response = fixture.admin.send(request.body(body).unwrap()).await;
+        assert_eq!(response.status(), expected);
+        let answer = crate::fixture::json_of(response).await;
+        match expected {
+            406 => assert!(
+                answer["message"].as_str().unwrap().starts_with("only the following media types are accepted: ")
+            ),
+            _ => assert_eq!(answer["status"]["allowed"], true, "{answer}"),
+        }
+    }
+}
