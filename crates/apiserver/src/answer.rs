@@ -88,34 +88,66 @@ const WARNING_CHARS_MAX: usize = 256;
 /// How an answer is to look, if not as it is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Manner {
-    is_pretty: bool,
-    is_yaml: bool,
-    is_packed: bool,
+    pub(crate) style: Style,
+    pub(crate) is_packed: bool,
 }
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    Compact,
+    Pretty,
+    Yaml,
+}
+
+/// Marks an answer that is already as the client wants it.
+#[derive(Debug, Clone, Copy)]
+struct Dressed;
 
 impl Manner {
     pub(crate) fn of(parts: &http::request::Parts, query: &crate::query::Query) -> Self {
-        Self {
-            is_pretty: wants_pretty(&parts.headers, query),
-            is_yaml: negotiate::wants_yaml(&parts.headers),
-            // What is only passed on stays as it is.
-            is_packed: negotiate::accepts_gzip(&parts.headers) && !parts.uri.path().contains("/proxy"),
-        }
+        let manner = Self::wanted(&parts.headers, query);
+        // What is only passed on stays as it is.
+        Self { is_packed: manner.is_packed && !parts.uri.path().contains("/proxy"), ..manner }
+    }
+
+    pub(crate) fn wanted(headers: &HeaderMap, query: &crate::query::Query) -> Self {
+        let style = match negotiate::wants_yaml(headers) {
+            true => Style::Yaml,
+            false if wants_pretty(headers, query) => Style::Pretty,
+            false => Style::Compact,
+        };
+        // YAML is never packed, as before it was made in pieces.
+        Self { style, is_packed: negotiate::accepts_gzip(headers) && style != Style::Yaml }
     }
 
     /// Only JSON is ever changed.
     pub(crate) fn changes(self, response: &Response<Body>) -> bool {
         let is_large = response.body().size_hint().exact().is_some_and(|bytes| bytes > COMPRESSED_BYTES_MIN);
-        is_json(response) && (self.is_yaml || self.is_pretty || (self.is_packed && is_large))
+        let is_dressed = response.extensions().get::<Dressed>().is_some();
+        is_json(response) && !is_dressed && (self.style != Style::Compact || (self.is_packed && is_large))
+    }
+
+    /// An answer in pieces that are already in this manner.
+    pub(crate) fn dressed(self, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response<Body> {
+        let content_type = match self.style {
+            Style::Yaml => "application/yaml",
+            Style::Compact | Style::Pretty => "application/json",
+        };
+        let mut response = with_type(StatusCode::OK, content_type, stream(futures::stream::iter(pieces)));
+        if self.is_packed {
+            mark_packed(response.headers_mut());
+        }
+        response.extensions_mut().insert(Dressed);
+        response
     }
 
     /// Streams never come here.
     pub(crate) async fn dress(self, mut response: Response<Body>) -> Response<Body> {
-        if self.is_yaml {
-            response = in_yaml(response).await;
-        } else if self.is_pretty {
-            response = prettify(response).await;
-        }
+        response = match self.style {
+            Style::Yaml => in_yaml(response).await,
+            Style::Pretty => prettify(response).await,
+            Style::Compact => response,
+        };
         if self.is_packed { compress(response).await } else { response }
     }
 }
@@ -164,8 +196,12 @@ async fn compress(response: Response<Body>) -> Response<Body> {
     let bytes = collected.to_bytes();
     let mut encoder = GzEncoder::new(Vec::with_capacity(bytes.len() / 4), Compression::fast());
     let packed = encoder.write_all(&bytes).and_then(|()| encoder.finish()).expect("memory takes every write");
-    parts.headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-    parts.headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    parts.headers.remove(header::CONTENT_LENGTH);
+    mark_packed(&mut parts.headers);
     Response::from_parts(parts, full(packed))
+}
+
+fn mark_packed(headers: &mut HeaderMap) {
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    headers.remove(header::CONTENT_LENGTH);
 }

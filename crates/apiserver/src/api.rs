@@ -31,6 +31,7 @@ use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
 use crate::query::Query;
 use crate::relay::Relay;
+use crate::roll::Sending;
 use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
@@ -73,6 +74,7 @@ pub(crate) struct Api {
     /// Becomes true when the server stops; ends watches and followed logs.
     pub(crate) closing: watch::Sender<bool>,
     pub(crate) services: Services,
+    pub(crate) sending: Arc<Sending>,
     /// Set when everything that every cluster has is there.
     pub(crate) installed: OnceLock<()>,
 }
@@ -344,7 +346,7 @@ impl Api {
         }
         match path.trim_matches('/') {
             "" => Ok(discovery::root()),
-            "metrics" => Ok(answer::text(StatusCode::OK, self.metrics.render())),
+            "metrics" => Ok(answer::text(StatusCode::OK, self.metrics.render(self.store.size()))),
             path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
                 discovery::answer(path, &parts.headers, &self.config)
             }
@@ -359,7 +361,11 @@ impl Api {
     async fn resource(&self, job: Job) -> Answer {
         let resource = ResourceName { group: job.path.group.clone(), resource: job.path.resource.clone() };
         let verb = job.verb;
-        self.work(job).await.map_err(|error| error.during(verb, resource))
+        let answer = match spares_the_reserve(&job) {
+            true => store::sparing_the_reserve(self.work(job)).await,
+            false => self.work(job).await,
+        };
+        answer.map_err(|error| error.during(verb, resource))
     }
 
     /// API-008: before its first objects are made, the server does not know
@@ -511,6 +517,13 @@ pub(crate) const STREAMING: &str = "x-podium-streaming";
 /// API-005.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
+
+/// Whether a write may only fill what is not reserved for the system: whatever
+/// makes or changes something for others, except in order to delete it.
+fn spares_the_reserve(job: &Job) -> bool {
+    let makes = matches!(job.verb, Verb::Create | Verb::Update | Verb::Patch);
+    makes && job.path.subresource.as_deref() != Some("eviction") && !job.caller.is_of_the_system()
+}
 
 /// API-006: what may take as long as it likes and holds nobody up.
 fn is_long(verb: Verb, path: &ResourcePath, query: &Query) -> bool {

@@ -82,6 +82,14 @@ impl Identity {
     }
 
     /// API-642: may do everything.
+    /// A part of the cluster itself, or an administrator: no tenant.
+    pub(crate) fn is_of_the_system(&self) -> bool {
+        let user = self.user.as_str();
+        let is_account = user.starts_with("system:serviceaccount:");
+        let is_part = user.starts_with("system:") && user != ANONYMOUS;
+        self.is_master() || (is_part && !is_account) || user.starts_with("system:serviceaccount:kube-system:")
+    }
+
     pub(crate) fn is_master(&self) -> bool {
         self.is_in(MASTERS)
     }

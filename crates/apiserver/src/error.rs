@@ -133,6 +133,10 @@ pub(crate) enum ApiError {
     /// API-136.
     #[error("Internal error occurred: {0}")]
     Internal(String),
+    /// The store is full, as etcd says it and upstream passes it on: without a
+    /// reason.
+    #[error("etcdserver: mvcc: database space exceeded")]
+    NoSpace,
     /// The store did not answer, and nothing was written (API-137).
     #[error("{}", unreachable(during.as_ref(), detail))]
     Unreachable { detail: String, during: Option<(&'static str, ResourceName)> },
@@ -256,7 +260,7 @@ impl ApiError {
             Self::Internal(_) | Self::Unreachable { during: None, .. } => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "InternalError")
             }
-            Self::Unfit(_) => (StatusCode::INTERNAL_SERVER_ERROR, ""),
+            Self::Unfit(_) | Self::NoSpace => (StatusCode::INTERNAL_SERVER_ERROR, ""),
             Self::Node { code, .. } => (*code, node_reason(*code)),
         }
     }
@@ -397,6 +401,7 @@ impl From<store::WriteError> for ApiError {
     fn from(error: store::WriteError) -> Self {
         match error {
             store::WriteError::TooLarge { bytes_max, .. } => Self::TooLarge(format!("limit is {bytes_max}")),
+            store::WriteError::NoSpace => Self::NoSpace,
             error => Self::Internal(error.to_string()),
         }
     }

@@ -54,6 +54,7 @@ mod query;
 mod read;
 mod relay;
 mod reviews;
+mod roll;
 mod scale;
 mod serve;
 mod service;
@@ -136,6 +137,7 @@ impl ApiServer {
             tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
             services: services::Services::default(),
+            sending: Arc::default(),
             installed: std::sync::OnceLock::new(),
             store,
             config,

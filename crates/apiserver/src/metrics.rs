@@ -23,7 +23,7 @@ impl Metrics {
         *counts.entry((method.to_owned(), code.as_u16())).or_default() += 1;
     }
 
-    pub(crate) fn render(&self) -> String {
+    pub(crate) fn render(&self, size: Option<store::Size>) -> String {
         let mut text = String::from(
             "# HELP apiserver_request_total Counter of apiserver requests broken out for each verb and HTTP response code.\n# TYPE apiserver_request_total counter\n",
         );
@@ -33,6 +33,12 @@ impl Metrics {
         let panics = self.panics.load(Ordering::Relaxed);
         text += "# HELP podium_apiserver_panics_total Requests that ended in a panic.\n# TYPE podium_apiserver_panics_total counter\n";
         let _ = writeln!(text, "podium_apiserver_panics_total {panics}");
+        if let Some(size) = size {
+            text += "# HELP apiserver_storage_size_bytes What the live objects take in the store, in bytes.\n# TYPE apiserver_storage_size_bytes gauge\n";
+            let _ = writeln!(text, "apiserver_storage_size_bytes{{storage_cluster_id=\"podium-0\"}} {}", size.used);
+            text += "# HELP podium_storage_quota_bytes What the live objects may take together.\n# TYPE podium_storage_quota_bytes gauge\n";
+            let _ = writeln!(text, "podium_storage_quota_bytes {}", size.quota);
+        }
         text
     }
 

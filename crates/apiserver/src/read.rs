@@ -10,11 +10,12 @@ use objects::{FieldError, FieldSelector, LabelSelector};
 use serde_json::{Value, json};
 use store::{Entry, ListRequest, Listing, ReadError, Revision};
 
-use crate::answer::{self, Answer};
+use crate::answer::{self, Answer, Manner, Style};
 use crate::api::{Api, Call};
 use crate::error::ApiError;
 use crate::negotiate::Form;
 use crate::object::{self, Selection};
+use crate::roll::{Look, PIECE_BYTES, Roll};
 use crate::table::{self, Columns};
 
 pub(crate) async fn get(api: &Api, call: &Call) -> Answer {
@@ -52,23 +53,17 @@ pub(crate) async fn list(api: &Api, call: &Call) -> Answer {
     let selection = selection(call)?;
     let options = ListOptions::parse(call)?;
     let page = page(api, call, &selection, &options).await?;
-    Ok(match form {
-        Form::Plain => answer::json_bytes(StatusCode::OK, page.json(call)),
-        Form::Metadata => {
-            let items: Vec<Value> =
-                page.entries.iter().map(|entry| table::partial(&object::document_as(call.kind, entry))).collect();
-            let list = json!({
-                "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
-                "metadata": page.metadata(), "items": items,
-            });
-            answer::json(StatusCode::OK, &list)
-        }
-        Form::Table(include) => {
-            let docs: Vec<Value> = page.entries.iter().map(|entry| object::document_as(call.kind, entry)).collect();
-            let table = table::table(call.kind, &docs, include, Columns::Shown, page.metadata(), api.clock.now());
-            answer::json(StatusCode::OK, &table)
-        }
-    })
+    let bytes: usize = page.entries.iter().map(|entry| entry.value.len()).sum();
+    let metadata = page.metadata();
+    let look = |style| Look { kind: call.kind, form, style, now: api.clock.now() };
+    if bytes <= PIECE_BYTES {
+        let whole = Roll::new(look(Style::Compact), metadata, page.entries, None).whole();
+        return Ok(answer::json_bytes(StatusCode::OK, whole));
+    }
+    let manner = Manner::wanted(&call.headers, &call.query);
+    let share = api.sending.share(&call.caller, &page.entries)?;
+    let roll = Roll::new(look(manner.style), metadata, page.entries, Some(share));
+    Ok(manner.dressed(roll.pieces(manner.is_packed)))
 }
 
 /// One page of a list, in the order of the store's keys (API-201), all of one
@@ -91,27 +86,6 @@ impl Page {
             metadata["remainingItemCount"] = json!(remaining);
         }
         metadata
-    }
-
-    /// Assembled from stored bytes: listing parses nothing.
-    fn json(&self, call: &Call) -> Vec<u8> {
-        let bytes: usize = self.entries.iter().map(|entry| entry.value.len() + 24).sum();
-        let mut out = Vec::with_capacity(bytes + 256);
-        let head = format!(
-            r#"{{"kind":"{}","apiVersion":"{}","metadata":{},"items":["#,
-            call.kind.list_kind,
-            call.kind.api_version(),
-            self.metadata()
-        );
-        out.extend_from_slice(head.as_bytes());
-        for (index, entry) in self.entries.iter().enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            object::write_item(&mut out, &object::seen(call.kind, &entry.value), entry.modified);
-        }
-        out.extend_from_slice(b"]}");
-        out
     }
 }
 

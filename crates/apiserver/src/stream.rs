@@ -18,11 +18,13 @@ use tokio::time::{Instant, Sleep};
 
 use crate::answer::{self, Answer};
 use crate::api::{Api, Call, STREAMING, closed};
+use crate::auth::Identity;
 use crate::error::ApiError;
 use crate::negotiate::Form;
 use crate::object::{self, Selection};
 use crate::query::Query;
 use crate::read;
+use crate::roll::Share;
 use crate::table::{self, Columns};
 
 pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
@@ -45,6 +47,7 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         columns: Columns::Shown,
         bookmarks: options.bookmarks,
         pending: VecDeque::new(),
+        share: None,
         changes: None,
         deadline,
         bookmark_at: bookmark_after(Instant::now(), deadline),
@@ -52,7 +55,7 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         closing: api.closing.subscribe(),
         is_over: false,
     };
-    stream.open(api, &prefix, options.start).await?;
+    stream.open(api, &call.caller, &prefix, &options).await?;
     let body = futures::stream::unfold(stream, |mut stream| async move {
         let chunk = stream.next().await?;
         Some((chunk, stream))
@@ -65,6 +68,8 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
 struct WatchOptions {
     start: Start,
     bookmarks: Bookmarks,
+    /// Only who asks for initial events is told where they end.
+    tells_initial_end: bool,
 }
 
 /// API-316, API-318, API-319, API-320, API-323, API-324, API-325, API-326:
@@ -106,7 +111,7 @@ impl WatchOptions {
             (_, version) => Start::After(version),
         };
         let bookmarks = if query.is_set("allowWatchBookmarks") { Bookmarks::Sent } else { Bookmarks::Unwanted };
-        Ok(Self { start, bookmarks })
+        Ok(Self { start, bookmarks, tells_initial_end: initial == Some(true) })
     }
 }
 
@@ -140,6 +145,8 @@ struct Stream {
     columns: Columns,
     bookmarks: Bookmarks,
     pending: VecDeque<Pending>,
+    /// For the initial states among them.
+    share: Option<Share>,
     changes: Option<Box<dyn Watch>>,
     deadline: Instant,
     /// None: there is no time left for another.
@@ -168,18 +175,25 @@ enum Wake {
 impl Stream {
     /// API-315: what fails before the first byte is an HTTP error, except a
     /// version too old, which upstream reports inside the stream (API-317).
-    async fn open(&mut self, api: &Api, prefix: &str, start: Start) -> Result<(), ApiError> {
-        let after = match start {
+    async fn open(
+        &mut self,
+        api: &Api,
+        caller: &Identity,
+        prefix: &str,
+        options: &WatchOptions,
+    ) -> Result<(), ApiError> {
+        let after = match options.start {
             Start::After(version) => {
                 read::at_least(api, Some(version)).await?;
                 version
             }
             Start::WithState(version) => {
                 read::at_least(api, version).await?;
-                let listing = api.store.list(ListRequest::all(prefix)).await?;
-                let wanted = listing.entries.into_iter().filter(|entry| self.wants(entry));
-                self.pending.extend(wanted.map(Pending::State).collect::<Vec<_>>());
-                if self.bookmarks == Bookmarks::Sent {
+                let mut listing = api.store.list(ListRequest::all(prefix)).await?;
+                listing.entries.retain(|entry| self.wants(entry));
+                self.share = Some(api.sending.share(caller, &listing.entries)?);
+                self.pending.extend(listing.entries.into_iter().map(Pending::State));
+                if options.tells_initial_end && self.bookmarks == Bookmarks::Sent {
                     self.pending.push_back(Pending::InitialEventsEnd(listing.revision));
                 }
                 listing.revision
@@ -206,6 +220,7 @@ impl Stream {
             if let Some(chunk) = self.drain() {
                 return Some(chunk);
             }
+            self.share = None;
             if self.is_over {
                 return None;
             }

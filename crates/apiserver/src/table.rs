@@ -18,13 +18,19 @@ pub(crate) fn table(
     now: Now,
 ) -> Value {
     let rows: Vec<Value> = docs.iter().map(|doc| row(kind, doc, include, now)).collect();
-    let columns = match columns {
-        Columns::Shown => definitions(kind),
-        Columns::Omitted => json!([]),
-    };
+    let mut table = head(kind, metadata);
+    if columns == Columns::Omitted {
+        table["columnDefinitions"] = json!([]);
+    }
+    table["rows"] = Value::Array(rows);
+    table
+}
+
+/// A table without its rows.
+pub(crate) fn head(kind: &Kind, metadata: Value) -> Value {
     json!({
         "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": metadata,
-        "columnDefinitions": columns, "rows": rows,
+        "columnDefinitions": definitions(kind),
     })
 }
 
@@ -45,7 +51,7 @@ fn definitions(kind: &Kind) -> Value {
     Value::Array(columns.collect())
 }
 
-fn row(kind: &Kind, doc: &Value, include: Include, now: Now) -> Value {
+pub(crate) fn row(kind: &Kind, doc: &Value, include: Include, now: Now) -> Value {
     let mut row = json!({"cells": kind.ops.row(doc, now)});
     if let Some(condition) = completed(kind, doc) {
         row["conditions"] = json!([condition]);

@@ -80,6 +80,7 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) etcd_cafile: Option<PathBuf>,
     pub(crate) etcd_certfile: Option<PathBuf>,
     pub(crate) etcd_keyfile: Option<PathBuf>,
+    pub(crate) quota_backend_bytes: Option<u64>,
     pub(crate) stop_pods: bool,
     pub(crate) log: Option<String>,
     node_monitor_grace_period: Option<String>,
@@ -90,7 +91,7 @@ pub(crate) struct PodiumConfiguration {
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
+const PODIUM_FIELDS: &str = "auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

@@ -15,7 +15,11 @@ pub(crate) async fn open(args: &ControlArgs, places: &Places) -> Result<Arc<dyn 
     let seal = encryption::open(args, places)?;
     if etcd.servers.is_empty() {
         make_private_dir(&dir)?;
-        let options = Options { seal, ..Options::default() };
+        let mut options = Options { seal, ..Options::default() };
+        // Zero is the default, as for etcd.
+        if let Some(bytes) = args.quota_backend_bytes.filter(|bytes| *bytes > 0) {
+            options.quota_bytes = bytes;
+        }
         return Ok(Arc::new(Embedded::open(&dir.join("state.redb"), options)?));
     }
     let options = EtcdOptions { addresses: etcd.servers.clone(), tls: tls(etcd)?, seal, ..EtcdOptions::default() };

@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::sync::watch;
 
-use crate::{Change, Delivery, Entry, Event, ListRequest, Listing, ReadError, Revision, WatchError};
+use crate::{Change, Delivery, Entry, Event, ListRequest, Listing, ReadError, Revision, Size, WatchError};
 
 pub(crate) fn read(cache: &RwLock<Cache>) -> RwLockReadGuard<'_, Cache> {
     cache.read().expect("the cache is never poisoned: writers check before they change it")
@@ -36,9 +36,17 @@ pub(crate) struct Image {
     pub(crate) entries: BTreeMap<Arc<str>, Arc<Entry>>,
 }
 
+impl Image {
+    fn bytes(&self) -> u64 {
+        self.entries.values().map(|entry| Size::of(entry)).sum()
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// Of the entries, as the quota counts them.
+    bytes: u64,
     revision: Revision,
     /// No topic remembers anything up to here.
     forgotten: Revision,
@@ -114,6 +122,7 @@ fn topic_of(key: &str) -> Option<&str> {
 impl Cache {
     pub(crate) fn new(image: Image, window: Window) -> Self {
         Self {
+            bytes: image.bytes(),
             entries: image.entries,
             revision: image.revision,
             forgotten: image.revision,
@@ -125,6 +134,10 @@ impl Cache {
 
     pub(crate) fn revision(&self) -> Revision {
         self.revision
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     pub(crate) fn get(&self, key: &str) -> Option<Arc<Entry>> {
@@ -230,8 +243,14 @@ impl Cache {
         self.topics.entry(name.into()).or_insert_with(|| Topic::new(forgotten))
     }
 
-    /// At most `max` changes after `after`; whole revisions only.
-    pub(crate) fn changes(&self, prefix: &str, after: Revision, max: usize) -> Result<Delivery, WatchError> {
+    /// At most `max` changes after `after`, of at most `bytes_max` together;
+    /// whole revisions only, and one in any case.
+    pub(crate) fn changes(
+        &self,
+        prefix: &str,
+        after: Revision,
+        (max, bytes_max): (usize, usize),
+    ) -> Result<Delivery, WatchError> {
         let oldest = self.forgotten(prefix);
         if after < oldest {
             return Err(WatchError::Compacted { wanted: after, oldest });
@@ -243,10 +262,16 @@ impl Cache {
             .cloned()
             .collect();
         events.sort_by_key(|event| event.revision);
-        if events.len() <= max {
+        let mut bytes = 0;
+        let fits = events.iter().take(max).take_while(|event| {
+            bytes += cost(event);
+            bytes <= bytes_max
+        });
+        let fits = fits.count();
+        if fits == events.len() {
             return Ok(Delivery { events, through: self.revision });
         }
-        let cut_at = events[max].revision;
+        let cut_at = events[fits].revision;
         let whole = events.partition_point(|event| event.revision < cut_at);
         if whole == 0 {
             // One revision larger than a delivery goes out in one piece.
@@ -264,6 +289,7 @@ impl Cache {
         assert!(revision > self.revision, "revisions only grow: {revision} after {}", self.revision);
         self.revision = revision;
         for change in changes {
+            self.bytes = change.resized(self.bytes);
             match &change {
                 Change::Created(now) | Change::Updated { now, .. } => {
                     self.entries.insert(Arc::clone(&now.key), Arc::clone(now));
@@ -286,6 +312,7 @@ impl Cache {
     /// whoever watches from before it must list anew.
     pub(crate) fn replace(&mut self, image: Image) {
         assert!(image.revision >= self.revision, "revisions only grow: {} after {}", image.revision, self.revision);
+        self.bytes = image.bytes();
         (self.entries, self.revision, self.forgotten) = (image.entries, image.revision, image.revision);
         for topic in self.topics.values_mut() {
             let signal = topic.signal.clone();

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::{Entry, Event, Revision, SealError};
+use crate::{Entry, Event, Revision, SealError, Size};
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -38,6 +38,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Every change below `prefix` with a revision greater than `after`.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, WatchError>;
+
+    /// How full it is, if it is us who have to look after that.
+    fn size(&self) -> Option<Size> {
+        None
+    }
 
     /// Forgets history up to and including `through`.
     async fn compact(&self, through: Revision) -> Result<(), ReadError>;
@@ -190,6 +195,10 @@ pub enum WriteError {
     /// The batch can never be written.
     #[error("value of {key} has {bytes} bytes, at most {bytes_max} are allowed")]
     TooLarge { key: Arc<str>, bytes: usize, bytes_max: usize },
+    /// Delete something, or raise the quota; nothing was written. In etcd's
+    /// words, which clients know.
+    #[error("etcdserver: mvcc: database space exceeded")]
+    NoSpace,
     /// Whether the write happened is unknown.
     #[error("store is unavailable: {detail}")]
     Unavailable { detail: String },

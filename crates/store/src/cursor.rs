@@ -19,6 +19,9 @@ pub(crate) struct Cursor {
 
 /// Changes handed over at once, so that one watcher can not hold the lock long.
 const DELIVERY_MAX: usize = 1024;
+/// Their cost, so that a consumer that stands still keeps little of what the
+/// history has forgotten meanwhile.
+const DELIVERY_BYTES_MAX: usize = 1 << 20;
 
 impl Cursor {
     pub(crate) fn open(shared: &Arc<RwLock<Cache>>, prefix: &str, after: Revision) -> Result<Self, WatchError> {
@@ -32,7 +35,8 @@ impl Cursor {
     }
 
     fn advance(&mut self) -> Result<Delivery, WatchError> {
-        let delivery = cache::read(&self.cache).changes(&self.prefix, self.through, DELIVERY_MAX)?;
+        let delivery =
+            cache::read(&self.cache).changes(&self.prefix, self.through, (DELIVERY_MAX, DELIVERY_BYTES_MAX))?;
         self.through = delivery.through;
         Ok(delivery)
     }

@@ -18,7 +18,7 @@ use crate::cache::{self, Cache, Window};
 use crate::cursor::Cursor;
 use crate::pending::check_size;
 use crate::{Entry, ListRequest, Listing, Op, OpenError, Plain, ReadError, Revision, Seal};
-use crate::{Store, Watch, WatchError, WriteError};
+use crate::{Size, Store, Watch, WatchError, WriteError, quota};
 use writer::{Submission, Writer};
 
 /// Sizes of the engine's buffers.
@@ -39,6 +39,8 @@ pub struct Options {
     /// Bytes of the file kept in memory by the storage library. Small: reads
     /// come from our own cache.
     pub page_cache_bytes: usize,
+    /// Bytes of live keys and values; a part of them is reserved for the system.
+    pub quota_bytes: u64,
     /// How values are kept in the file.
     pub seal: Arc<dyn Seal>,
 }
@@ -52,6 +54,7 @@ impl Default for Options {
             group_max: 512,
             value_bytes_max: 8 << 20,
             page_cache_bytes: 8 << 20,
+            quota_bytes: 2 << 30,
             seal: Arc::new(Plain),
         }
     }
@@ -64,6 +67,7 @@ pub struct Embedded {
     submissions: Option<mpsc::Sender<Submission>>,
     writer: Option<JoinHandle<()>>,
     value_bytes_max: usize,
+    quota_bytes: u64,
 }
 
 impl Embedded {
@@ -76,7 +80,7 @@ impl Embedded {
             Window { events_max: options.history_per_topic_max, bytes_max: options.history_bytes_per_topic_max };
         let cache = Arc::new(RwLock::new(Cache::new(image, window)));
         let (submissions, queue) = mpsc::channel(options.queue_max);
-        let writer = Writer::new(file, disk, Arc::clone(&cache), options.group_max);
+        let writer = Writer::new(file, disk, Arc::clone(&cache), options.group_max, options.quota_bytes);
         let writer = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || writer.run(queue))
@@ -86,6 +90,7 @@ impl Embedded {
             submissions: Some(submissions),
             writer: Some(writer),
             value_bytes_max: options.value_bytes_max,
+            quota_bytes: options.quota_bytes,
         })
     }
 
@@ -129,12 +134,16 @@ impl Store for Embedded {
         let gone = || WriteError::Unavailable { detail: "the writer has stopped".into() };
         let submissions = self.submissions.as_ref().ok_or_else(gone)?;
         let (answer, answered) = oneshot::channel();
-        submissions.send(Submission { batch, answer }).await.map_err(|_| gone())?;
+        submissions.send(Submission { batch, standing: quota::standing(), answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, WatchError> {
         Ok(Box::new(Cursor::open(&self.cache, prefix, after)?))
+    }
+
+    fn size(&self) -> Option<Size> {
+        Some(Size { used: self.read().bytes(), quota: self.quota_bytes })
     }
 
     async fn compact(&self, through: Revision) -> Result<(), ReadError> {

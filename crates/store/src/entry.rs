@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::SealError;
+use crate::{SealError, Size};
 
 /// A moment in the store's history. Every write batch gets the next one; it
 /// never decreases, not even over a crash.
@@ -85,6 +85,19 @@ pub enum Change {
     Created(Arc<Entry>),
     Updated { before: Arc<Entry>, now: Arc<Entry> },
     Deleted { before: Arc<Entry> },
+}
+
+impl Change {
+    /// How many bytes are live after it, of so many before.
+    pub(crate) fn resized(&self, bytes: u64) -> u64 {
+        let (before, now) = match self {
+            Self::Created(now) => (None, Some(now)),
+            Self::Updated { before, now } => (Some(before), Some(now)),
+            Self::Deleted { before } => (Some(before), None),
+        };
+        let size = |entry: Option<&Arc<Entry>>| entry.map_or(0, |entry| Size::of(entry));
+        (bytes + size(now)).saturating_sub(size(before))
+    }
 }
 
 impl Event {

@@ -179,7 +179,10 @@ impl Store for Etcd {
         check_size(&batch, self.value_bytes_max)?;
         let sealed = sealed(&batch, &*self.seal)?;
         let answer = self.link.call(transaction(&sealed)).await;
-        let answer = answer.map_err(|status| WriteError::Unavailable { detail: told(&status) })?;
+        let answer = answer.map_err(|status| match status.code() {
+            Code::ResourceExhausted if status.message().contains("space exceeded") => WriteError::NoSpace,
+            _ => WriteError::Unavailable { detail: told(&status) },
+        })?;
         let revision = revision_of(answer.header.as_ref());
         // Also after a refusal: whoever tries again must see why. If etcd's
         // watch is broken the write has happened all the same.

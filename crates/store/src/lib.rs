@@ -25,6 +25,7 @@ mod entry;
 mod etcd;
 mod memory;
 mod pending;
+mod quota;
 mod seal;
 
 pub use contract::{
@@ -35,4 +36,5 @@ pub use embedded::{Embedded, Options};
 pub use entry::{Change, Entry, Event, Revision};
 pub use etcd::{Etcd, EtcdOptions};
 pub use memory::Memory;
+pub use quota::{Size, sparing_the_reserve};
 pub use seal::{Opened, Plain, Seal, SealError};

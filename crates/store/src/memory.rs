@@ -54,7 +54,7 @@ impl Store for Memory {
         let _turn = self.turn.lock().expect("never poisoned: nothing here panics halfway");
         let mut pending = Pending::new(&self.cache);
         let before = pending.revision;
-        let changes = pending.apply(batch)?;
+        let changes = pending.apply(batch, u64::MAX)?;
         let revision = pending.revision;
         let mut cache = cache::write(&self.cache);
         cache.publish(revision, changes);

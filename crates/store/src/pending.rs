@@ -12,11 +12,17 @@ pub(crate) struct Pending<'a> {
     cache: &'a RwLock<Cache>,
     pub(crate) revision: Revision,
     pub(crate) overlay: BTreeMap<Arc<str>, Option<Arc<Entry>>>,
+    /// What will be live.
+    bytes: u64,
 }
 
 impl<'a> Pending<'a> {
     pub(crate) fn new(cache: &'a RwLock<Cache>) -> Self {
-        Self { cache, revision: cache::read(cache).revision(), overlay: BTreeMap::new() }
+        let (revision, bytes) = {
+            let cache = cache::read(cache);
+            (cache.revision(), cache.bytes())
+        };
+        Self { cache, revision, overlay: BTreeMap::new(), bytes }
     }
 
     fn current(&self, key: &str) -> Option<Arc<Entry>> {
@@ -26,7 +32,8 @@ impl<'a> Pending<'a> {
         }
     }
 
-    pub(crate) fn apply(&mut self, batch: Vec<Op>) -> Result<Vec<Change>, WriteError> {
+    /// Nothing may grow beyond `bytes_max`; what shrinks may always be written.
+    pub(crate) fn apply(&mut self, batch: Vec<Op>, bytes_max: u64) -> Result<Vec<Change>, WriteError> {
         let mut before = Vec::with_capacity(batch.len());
         for (index, op) in batch.iter().enumerate() {
             let current = self.current(&op.key);
@@ -39,7 +46,11 @@ impl<'a> Pending<'a> {
         let revision = self.revision.next();
         let changes: Vec<_> =
             batch.into_iter().zip(before).filter_map(|(op, before)| change(op, before, revision)).collect();
-        self.revision = revision;
+        let bytes = changes.iter().fold(self.bytes, |bytes, change| change.resized(bytes));
+        if bytes > self.bytes && bytes > bytes_max {
+            return Err(WriteError::NoSpace);
+        }
+        (self.revision, self.bytes) = (revision, bytes);
         for change in &changes {
             let (key, entry) = match change {
                 Change::Created(now) | Change::Updated { now, .. } => (&now.key, Some(Arc::clone(now))),

@@ -50,6 +50,26 @@ async fn history_is_bounded_in_bytes_and_keeps_the_newest_change() {
 }
 
 #[tokio::test]
+async fn a_delivery_is_bounded_in_bytes_and_the_next_one_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir.path().join("state.redb"));
+    for i in 0..12 {
+        store.write(vec![Op::create(format!("/registry/pods/{i:02}"), "x".repeat(200_000))]).await.unwrap();
+    }
+    let mut watch = store.watch("/registry/pods/", Revision(0)).await.unwrap();
+    let (mut seen, mut deliveries) = (0, 0);
+    while seen < 12 {
+        let delivery = watch.next().await.unwrap();
+        assert!(delivery.events.len() <= 3, "a consumer that stands still keeps little");
+        assert_eq!(delivery.events[0].revision, Revision(seen + 1));
+        seen += delivery.events.len() as u64;
+        deliveries += 1;
+    }
+    assert!(deliveries > 4);
+    assert_eq!(watch.poll().await.unwrap().through, Revision(12));
+}
+
+#[tokio::test]
 async fn a_file_in_use_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state.redb");

@@ -16,6 +16,7 @@ mod eviction;
 mod fairness;
 mod fixture;
 mod kinds;
+mod lists;
 mod metadata;
 mod namespaces;
 mod objects;

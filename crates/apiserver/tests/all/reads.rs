@@ -247,7 +247,8 @@ async fn api_235_a_watched_table_names_its_columns_once() {
     let second = events.next().await.unwrap();
     assert_eq!(second["object"]["columnDefinitions"], json!([]));
     assert_eq!(second["object"]["rows"][0]["cells"][0], "b");
-    let path = format!("{PODS}?watch=true&resourceVersion=0&allowWatchBookmarks=true&fieldSelector=metadata.name%3Dno");
+    let initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path = format!("{PODS}?watch=true&resourceVersion=0&{initial}&fieldSelector=metadata.name%3Dno");
     let mut events = crate::fixture::Events::new(fixture.admin.get_as(&path, accept).await);
     let bookmark = events.next().await.unwrap();
     assert_eq!(bookmark["type"], "BOOKMARK");

@@ -57,6 +57,10 @@ pub(crate) struct ControlArgs {
     /// [default: Secrets, with a key made at the first start; nothing in an etcd]
     #[arg(long, value_name = "FILE")]
     pub(crate) encryption_provider_config: Option<PathBuf>,
+    /// What the objects in the file may take together, in bytes; a twentieth of it is kept for the system
+    /// [default: 2147483648]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) quota_backend_bytes: Option<u64>,
     #[command(flatten)]
     pub(crate) etcd: EtcdArgs,
 }
@@ -94,6 +98,7 @@ impl ControlArgs {
         self.audit_log_path = self.audit_log_path.take().or(file.audit_log_path.clone());
         self.audit_log_maxsize = self.audit_log_maxsize.or(file.audit_log_maxsize);
         self.audit_log_maxbackup = self.audit_log_maxbackup.or(file.audit_log_maxbackup);
+        self.quota_backend_bytes = self.quota_backend_bytes.or(file.quota_backend_bytes);
         let encryption = &mut self.encryption_provider_config;
         *encryption = encryption.take().or(file.encryption_provider_config.clone());
         if self.etcd.servers.is_empty() {

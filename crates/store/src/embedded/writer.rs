@@ -15,12 +15,14 @@ use tokio::time::Instant;
 use super::disk::{self, Disk, Location};
 use crate::cache::{self, Cache};
 use crate::pending::Pending;
-use crate::{Change, Op, Revision, WriteError};
+use crate::quota::Standing;
+use crate::{Change, Op, Revision, Size, WriteError};
 
 /// One batch on its way to disk.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) batch: Vec<Op>,
+    pub(crate) standing: Standing,
     pub(crate) answer: oneshot::Sender<Result<Revision, WriteError>>,
 }
 
@@ -29,6 +31,9 @@ pub(crate) struct Writer {
     location: Location,
     cache: Arc<RwLock<Cache>>,
     group_max: usize,
+    quota_bytes: u64,
+    /// Somebody was warned that the quota is nearly used up.
+    has_warned: bool,
     state: State,
 }
 
@@ -47,8 +52,14 @@ enum State {
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 impl Writer {
-    pub(crate) fn new(location: Location, disk: Disk, cache: Arc<RwLock<Cache>>, group_max: usize) -> Self {
-        Self { location, cache, group_max, state: State::Open(disk) }
+    pub(crate) fn new(
+        location: Location,
+        disk: Disk,
+        cache: Arc<RwLock<Cache>>,
+        group_max: usize,
+        quota_bytes: u64,
+    ) -> Self {
+        Self { location, cache, group_max, quota_bytes, has_warned: false, state: State::Open(disk) }
     }
 
     /// Runs until every sender is gone.
@@ -72,8 +83,8 @@ impl Writer {
         };
         let mut pending = Pending::new(&self.cache);
         let (mut changes, mut answers) = (Vec::with_capacity(group.len()), Vec::with_capacity(group.len()));
-        for Submission { batch, answer } in group {
-            match pending.apply(batch) {
+        for Submission { batch, standing, answer } in group {
+            match pending.apply(batch, Size::limit(self.quota_bytes, standing)) {
                 Ok(changed) => {
                     changes.push((pending.revision, changed));
                     answers.push((pending.revision, answer));
@@ -96,6 +107,20 @@ impl Writer {
             // A caller that went away does not need the answer.
             let _ = answer.send(Ok(revision));
         }
+        self.warn();
+    }
+
+    /// Once each time it becomes tight.
+    fn warn(&mut self) {
+        let size = Size { used: cache::read(&self.cache).bytes(), quota: self.quota_bytes };
+        if size.is_tight() && !self.has_warned {
+            tracing::warn!(
+                bytes = size.used,
+                quota = size.quota,
+                "the store is nearly full: delete objects, or raise --quota-backend-bytes"
+            );
+        }
+        self.has_warned = size.is_tight();
     }
 
     /// After a failure: opens the file again, if it is time to.
