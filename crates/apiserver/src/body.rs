@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::deletion::Propagation;
 use crate::error::ApiError;
+use crate::intake::BODY_BYTES_MAX;
 use crate::negotiate;
 use crate::query::Query;
 
@@ -235,6 +236,7 @@ impl Patch {
             PatchError::Malformed(detail) => ApiError::BadRequest(detail),
             PatchError::Unprocessable(_) => ApiError::Unprocessable,
         })?;
+        check_size(&patched)?;
         let invalid = |detail: String| {
             let error = FieldError::invalid("patch", self.document.to_string(), detail);
             ApiError::invalid(kind, name.unwrap_or_default(), vec![error])
@@ -248,6 +250,15 @@ impl Patch {
             Strictness::Strict => return Err(invalid(format!("strict decoding error: {}", problems.join(", ")))),
         }
         Ok(patched)
+    }
+}
+
+/// What a patch or an applied configuration makes is no larger than what could
+/// have been sent: nothing further looks at more.
+pub(crate) fn check_size(made: &Value) -> Result<(), ApiError> {
+    match objects::patch::is_longer(made, BODY_BYTES_MAX) {
+        true => Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}"))),
+        false => Ok(()),
     }
 }
 

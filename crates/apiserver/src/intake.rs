@@ -16,7 +16,7 @@ use crate::auth::Identity;
 use crate::error::ApiError;
 
 /// API-005.
-const BODY_BYTES_MAX: usize = 3 << 20;
+pub(crate) const BODY_BYTES_MAX: usize = 3 << 20;
 const DISCARDED_BYTES_MAX: usize = 10 * BODY_BYTES_MAX;
 /// A body gets this long, and a second more for every so many bytes that came,
 /// up to a limit.

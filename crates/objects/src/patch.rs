@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use crate::kinds::Kind;
 
+mod json;
 mod order;
+mod size;
 mod strategic;
 
 /// A patch that can not be applied.
@@ -28,15 +30,21 @@ impl fmt::Display for PatchError {
 
 impl std::error::Error for PatchError {}
 
+/// Whether a value takes more than `max` bytes as JSON, about.
+pub fn is_longer(value: &Value, max: usize) -> bool {
+    size::within(value, max, TEXT_PER_VALUE).is_none()
+}
+
+/// Brackets, quotes and commas.
+const TEXT_PER_VALUE: usize = 2;
+
 /// API-390: RFC 6902.
 pub fn json_patch(original: &Value, patch: &Value) -> Result<Value, PatchError> {
     let operations: json_patch::Patch = serde::Deserialize::deserialize(patch)
         .map_err(|error: serde_json::Error| PatchError::Malformed(error.to_string()))?;
-    let mut result = original.clone();
-    json_patch::patch(&mut result, &operations.0).map_err(|_| {
+    json::apply(original.clone(), &operations.0).ok_or_else(|| {
         PatchError::Unprocessable("the server rejected our request due to an error in our request".to_owned())
-    })?;
-    Ok(result)
+    })
 }
 
 /// API-391: RFC 7386.

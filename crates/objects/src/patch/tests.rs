@@ -156,3 +156,99 @@ fn api_606_a_node_agents_status_patch_keeps_foreign_conditions() {
         ]],
     );
 }
+
+fn operations(list: Vec<Value>) -> Value {
+    Value::Array(list)
+}
+
+#[test]
+fn api_390_copies_stop_at_three_mebibytes_altogether() {
+    let original = json!({"a": ["0123456789"]});
+    let copy = |to: &str| json!({"op": "copy", "from": "/a", "path": to});
+    // Doubles with every operation.
+    let bomb = operations((0..40).map(|_| copy("/a/-")).collect());
+    assert!(matches!(json_patch(&original, &bomb), Err(PatchError::Unprocessable(_))));
+    // Nests with every operation.
+    let bomb = operations((0..40).map(|_| copy("/a/0")).collect());
+    assert!(matches!(json_patch(&original, &bomb), Err(PatchError::Unprocessable(_))));
+    // Nothing but structure.
+    let empty = json!({"a": [[], [], [], []]});
+    let bomb = operations((0..40).map(|_| copy("/a/-")).collect());
+    assert!(matches!(json_patch(&empty, &bomb), Err(PatchError::Unprocessable(_))));
+    let few = operations((0..4).map(|_| copy("/a/-")).collect());
+    assert!(json_patch(&original, &few).is_ok());
+    // One value of a mebibyte may be copied twice, not three times.
+    let large = json!({"a": "x".repeat(1 << 20)});
+    let times = |count: usize| operations((0..count).map(|n| copy(&format!("/b{n}"))).collect());
+    assert!(json_patch(&large, &times(2)).is_ok());
+    assert!(matches!(json_patch(&large, &times(3)), Err(PatchError::Unprocessable(_))));
+}
+
+#[test]
+fn api_390_nothing_is_nested_deeper_than_it_can_be_read() {
+    // Each turn moves `a` below a new `b`, and that to `a` again.
+    let turn = [
+        json!({"op": "add", "path": "/b", "value": {}}),
+        json!({"op": "move", "from": "/a", "path": "/b/a"}),
+        json!({"op": "move", "from": "/b", "path": "/a"}),
+    ];
+    let turns = |count: usize| operations(turn.iter().cycle().take(3 * count).cloned().collect());
+    let original = json!({"a": {}});
+    assert!(json_patch(&original, &turns(50)).is_ok());
+    assert!(matches!(json_patch(&original, &turns(3_000)), Err(PatchError::Unprocessable(_))));
+    let deep = (0..120).fold(json!({}), |inner, _| json!([inner]));
+    let add = |op: &str| json!([{"op": op, "path": "/a", "value": deep.clone()}]);
+    assert!(matches!(json_patch(&original, &add("add")), Err(PatchError::Unprocessable(_))));
+    assert!(matches!(json_patch(&original, &add("replace")), Err(PatchError::Unprocessable(_))));
+}
+
+#[test]
+fn api_390_operations_do_what_rfc_6902_says() {
+    let original = json!({"l": [0, 1, 2], "m": {"x/y": 1, "~": 2}, "s": "t"});
+    let check = |patch: Value, expected: Option<Value>| {
+        assert_eq!(json_patch(&original, &json!([patch])).ok(), expected, "{patch}");
+    };
+    let with = |key: &str, value: Value| {
+        let mut changed = original.clone();
+        changed[key] = value;
+        Some(changed)
+    };
+    check(json!({"op": "add", "path": "/l/1", "value": 9}), with("l", json!([0, 9, 1, 2])));
+    check(json!({"op": "add", "path": "/l/3", "value": 9}), with("l", json!([0, 1, 2, 9])));
+    check(json!({"op": "add", "path": "/l/4", "value": 9}), None);
+    check(json!({"op": "add", "path": "/l/01", "value": 9}), None);
+    check(json!({"op": "add", "path": "/s/t", "value": 9}), None);
+    check(json!({"op": "add", "path": "/x/y", "value": 9}), None);
+    check(json!({"op": "add", "path": "", "value": {"n": 1}}), Some(json!({"n": 1})));
+    check(json!({"op": "remove", "path": "/l/0"}), with("l", json!([1, 2])));
+    check(json!({"op": "remove", "path": "/l/-"}), None);
+    check(json!({"op": "remove", "path": "/m/x~1y"}), with("m", json!({"~": 2})));
+    check(json!({"op": "remove", "path": "/m/~0"}), with("m", json!({"x/y": 1})));
+    check(json!({"op": "replace", "path": "/l/2", "value": 9}), with("l", json!([0, 1, 9])));
+    check(json!({"op": "replace", "path": "/none", "value": 9}), None);
+    check(json!({"op": "move", "from": "/l/0", "path": "/l/2"}), with("l", json!([1, 2, 0])));
+    check(json!({"op": "move", "from": "/m", "path": "/m/x"}), None);
+    check(json!({"op": "copy", "from": "/l", "path": "/s"}), with("s", json!([0, 1, 2])));
+    check(json!({"op": "test", "path": "/m", "value": {"~": 2, "x/y": 1}}), Some(original.clone()));
+    check(json!({"op": "test", "path": "/l", "value": [0, 1]}), None);
+    check(json!({"op": "test", "path": "/none", "value": null}), None);
+}
+
+#[test]
+fn api_390_long_lists_change_in_the_middle() {
+    let mut expected: Vec<u64> = (0..5_000).collect();
+    let original = json!({"l": expected});
+    let mut list = Vec::new();
+    for n in 0..3_000 {
+        let at = (n * 7_919) % expected.len();
+        if n % 3 == 0 {
+            list.push(json!({"op": "remove", "path": format!("/l/{at}")}));
+            expected.remove(at);
+        } else {
+            list.push(json!({"op": "add", "path": format!("/l/{at}"), "value": n}));
+            expected.insert(at, n as u64);
+        }
+    }
+    list.push(json!({"op": "test", "path": "/l", "value": expected}));
+    assert_eq!(json_patch(&original, &operations(list)).unwrap(), json!({"l": expected}));
+}
