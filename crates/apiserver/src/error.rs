@@ -1,6 +1,8 @@
 //! Everything that can go wrong, and the one function that turns it into a
 //! `Status` (API-119 to API-150).
 
+use std::collections::HashSet;
+
 use http::StatusCode;
 use objects::apply::Conflict;
 use objects::{ApplyError, FieldError, Kind};
@@ -182,14 +184,22 @@ fn not_unique(was_generated: bool) -> &'static str {
     if was_generated { ", the server was not able to generate a unique name for the object" } else { "" }
 }
 
+/// More problems than this are counted, not told: whoever sends thousands of
+/// them would be answered with megabytes.
+const ERRORS_TOLD_MAX: usize = 100;
+
+/// How many errors are not told.
+fn untold(errors: &[FieldError]) -> Option<String> {
+    let more = errors.len().saturating_sub(ERRORS_TOLD_MAX);
+    (more > 0).then(|| format!("too many errors: {more} more"))
+}
+
 /// API-134: duplicates removed, order kept.
 fn joined(errors: &[FieldError]) -> String {
-    let mut texts: Vec<String> = Vec::new();
-    for text in errors.iter().map(ToString::to_string) {
-        if !texts.contains(&text) {
-            texts.push(text);
-        }
-    }
+    let mut seen = HashSet::new();
+    let texts = errors.iter().take(ERRORS_TOLD_MAX).map(ToString::to_string);
+    let mut texts: Vec<String> = texts.filter(|text| seen.insert(text.clone())).collect();
+    texts.extend(untold(errors));
     match &texts[..] {
         [one] => one.clone(),
         several => format!("[{}]", several.join(", ")),
@@ -336,10 +346,12 @@ impl ApiError {
 
     fn causes(&self) -> Vec<Value> {
         match self {
-            Self::Invalid { errors, .. } => errors
-                .iter()
-                .map(|error| json!({"reason": error.reason.as_str(), "message": error.message(), "field": error.path}))
-                .collect(),
+            Self::Invalid { errors, .. } => {
+                let told = errors.iter().take(ERRORS_TOLD_MAX).map(|error| {
+                    json!({"reason": error.reason.as_str(), "message": error.message(), "field": error.shown_path()})
+                });
+                told.chain(untold(errors).map(|message| json!({"message": message}))).collect()
+            }
             Self::Forbidden { cause: Some(cause), .. } => {
                 vec![json!({"reason": cause.reason, "message": cause.message, "field": cause.field})]
             }
@@ -375,7 +387,7 @@ impl From<ApplyError> for ApiError {
         match error {
             ApplyError::Malformed(_) => Self::BadRequest(message),
             ApplyError::Unfit(_) => Self::Unfit(message),
-            ApplyError::Conflicts(conflicts) => Self::ApplyConflict { message, conflicts },
+            ApplyError::Conflicts { told, .. } => Self::ApplyConflict { message, conflicts: told },
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Field errors: what is wrong with which field, in upstream's words.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde_json::Value;
@@ -148,9 +149,14 @@ impl FieldError {
         }
         if !self.detail.is_empty() {
             text.push_str(": ");
-            text.push_str(&self.detail);
+            text.push_str(&clipped(&self.detail, DETAIL_BYTES_MAX));
         }
         text
+    }
+
+    /// The path as messages show it.
+    pub fn shown_path(&self) -> Cow<'_, str> {
+        clipped(&self.path, SHOWN_BYTES_MAX)
     }
 }
 
@@ -202,17 +208,28 @@ impl Errors {
 
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message())
+        write!(f, "{}: {}", self.shown_path(), self.message())
     }
 }
 
 impl std::error::Error for FieldError {}
 
+/// How much of a refused value, and of what is wrong with it, a message shows:
+/// an answer must not be larger than what it answers.
+const SHOWN_BYTES_MAX: usize = 4 << 10;
+const DETAIL_BYTES_MAX: usize = 16 << 10;
+
+/// A text of at most `max` bytes, and dots where it was longer.
+pub fn clipped(text: &str, max: usize) -> Cow<'_, str> {
+    let end = text.floor_char_boundary(max);
+    if end < text.len() { format!("{}...", &text[..end]).into() } else { text.into() }
+}
+
 /// A value as a message shows it: strings quoted, objects and lists as JSON.
 fn shown(value: &Value) -> String {
     match value {
-        Value::String(text) => quote(text),
-        other => other.to_string(),
+        Value::String(text) => quote(&clipped(text, SHOWN_BYTES_MAX)),
+        other => clipped(&other.to_string(), SHOWN_BYTES_MAX).into_owned(),
     }
 }
 

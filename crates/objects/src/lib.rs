@@ -46,7 +46,7 @@ pub mod wire;
 
 pub use apply::ApplyError;
 pub use decode::DecodeError;
-pub use errors::{FieldError, FieldReason};
+pub use errors::{FieldError, FieldReason, clipped};
 pub use kinds::{Column, Kind, KindOps, Scope, Subresource};
 pub use patch::PatchError;
 pub use quantity::Quantity;

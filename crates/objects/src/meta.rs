@@ -1,6 +1,8 @@
 //! Object metadata: what the server owns, what it must look like and what may
 //! never change.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use crate::doc::{self, as_object, items, keep, object, text};
@@ -65,14 +67,8 @@ pub fn prepare_status_update(doc: &mut Value, old: &Value) {
 /// API-182: an owner named twice is stored once.
 fn drop_duplicate_owners(doc: &mut Value) {
     if let Some(owners) = doc.pointer_mut("/metadata/ownerReferences").and_then(Value::as_array_mut) {
-        let mut seen: Vec<Value> = Vec::new();
-        owners.retain(|owner| {
-            let fresh = !seen.contains(owner);
-            if fresh {
-                seen.push(owner.clone());
-            }
-            fresh
-        });
+        let mut seen = HashSet::new();
+        owners.retain(|owner| seen.insert(owner.to_string()));
     }
 }
 
@@ -171,7 +167,7 @@ pub(crate) fn annotations(annotations: &Value, path: &str) -> Vec<FieldError> {
 fn owners(owners: &[Value]) -> Vec<FieldError> {
     const PATH: &str = "metadata.ownerReferences";
     let mut errors = Vec::new();
-    let mut controller: Option<&str> = None;
+    let (mut controller, mut is_told) = (None::<&str>, false);
     for owner in owners {
         let api_version = text(owner, "apiVersion");
         if api_version.rsplit('/').next().is_none_or(str::is_empty) {
@@ -188,14 +184,19 @@ fn owners(owners: &[Value]) -> Vec<FieldError> {
         if owner.get("controller") == Some(&Value::Bool(true)) {
             let name = text(owner, "name");
             match controller {
-                Some(first) => errors.push(FieldError::invalid(
-                    PATH,
-                    json!(owners),
-                    format!(
-                        "Only one reference can have Controller set to true. Found \"true\" in references for {first} \
-                         and {name}"
-                    ),
-                )),
+                // Shows all of them, and so is said once.
+                Some(first) if !is_told => {
+                    is_told = true;
+                    errors.push(FieldError::invalid(
+                        PATH,
+                        json!(owners),
+                        format!(
+                            "Only one reference can have Controller set to true. Found \"true\" in references for \
+                             {first} and {name}"
+                        ),
+                    ));
+                }
+                Some(_) => {}
                 None => controller = Some(name),
             }
         }
@@ -237,10 +238,10 @@ fn new_finalizers(doc: &Value, old: &Value) -> Option<FieldError> {
     if doc::at(old, "metadata.deletionTimestamp").is_null() {
         return None;
     }
-    let known = items(old, "metadata.finalizers");
+    let known: HashSet<Option<&str>> = items(old, "metadata.finalizers").iter().map(Value::as_str).collect();
     let mut added: Vec<String> = items(doc, "metadata.finalizers")
         .iter()
-        .filter(|finalizer| !known.contains(finalizer))
+        .filter(|finalizer| !known.contains(&finalizer.as_str()))
         .map(Value::to_string)
         .collect();
     added.sort();

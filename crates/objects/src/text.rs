@@ -9,16 +9,23 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
+use crate::errors::clipped;
+
 mod go;
 
 pub use go::to_json;
+
+/// More repeated keys than this are not told.
+const REPEATED_MAX: usize = 100;
+/// How much of a path or key is told.
+const TOLD_BYTES_MAX: usize = 1_024;
 
 /// The document, and the paths of keys that were given twice; the last one
 /// counts (API-341). Whole numbers are integers, however they are written.
 pub fn from_json(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
     let repeated = RefCell::default();
     let mut source = serde_json::Deserializer::from_slice(bytes);
-    let doc = Reader { repeated: &repeated }.deserialize(&mut source)?;
+    let doc = Reader { repeated: &repeated, path: &Path::Root }.deserialize(&mut source)?;
     source.end()?;
     Ok((doc, repeated.into_inner()))
 }
@@ -26,30 +33,43 @@ pub fn from_json(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error
 /// All documents of a text; JSON is YAML too. Words such as `yes` are booleans
 /// and `0644` is octal, as in YAML 1.1.
 pub fn from_yaml(text: &str) -> Result<Vec<Value>, String> {
-    let options = serde_saphyr::options! {
-        legacy_octal_numbers: true,
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-    };
-    let documents = serde_saphyr::from_multiple_with_options(text, options);
+    let documents = serde_saphyr::from_multiple_with_options(text, options(text));
     let mut documents: Vec<Value> = documents.map_err(|error| error.to_string())?;
     documents.iter_mut().for_each(whole_numbers);
     Ok(documents)
 }
 
+/// What aliases may make of a text beside what it says itself.
+const ALIASED_BYTES_MAX: usize = 32 << 20;
+const ALIASED_EVENTS_MAX: usize = 100_000;
+
+fn options(text: &str) -> serde_saphyr::Options {
+    // An alias repeats no more than the whole text.
+    let events_max = (ALIASED_BYTES_MAX / text.len().max(1)).min(ALIASED_EVENTS_MAX);
+    serde_saphyr::options! {
+        legacy_octal_numbers: true,
+        duplicate_keys: DuplicateKeyPolicy::LastWins,
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: events_max },
+    }
+}
+
 /// Keys of a YAML text that their map has already, each with the line of its
 /// value, as upstream tells them.
 pub fn repeated_keys(text: &str) -> Vec<(u64, String)> {
-    let options = serde_saphyr::options! {
-        legacy_octal_numbers: true,
-        duplicate_keys: DuplicateKeyPolicy::LastWins,
-    };
-    let documents = serde_saphyr::from_multiple_with_options::<Repeated>(text, options);
-    documents.unwrap_or_default().into_iter().flat_map(|found| found.0).collect()
+    let documents = serde_saphyr::from_multiple_with_options::<Repeated>(text, options(text));
+    documents.unwrap_or_default().into_iter().flat_map(|found| found.0).take(REPEATED_MAX).collect()
 }
 
 /// What is repeated anywhere below a value.
 #[derive(Default)]
 struct Repeated(Vec<(u64, String)>);
+
+impl Repeated {
+    fn add(&mut self, found: impl IntoIterator<Item = (u64, String)>) {
+        let room = REPEATED_MAX.saturating_sub(self.0.len());
+        self.0.extend(found.into_iter().take(room));
+    }
+}
 
 impl<'de> serde::Deserialize<'de> for Repeated {
     fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
@@ -101,7 +121,7 @@ impl<'de> Visitor<'de> for RepeatedVisitor {
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Repeated, A::Error> {
         let mut found = Repeated::default();
         while let Some(item) = items.next_element::<Repeated>()? {
-            found.0.extend(item.0);
+            found.add(item.0);
         }
         Ok(found)
     }
@@ -110,9 +130,9 @@ impl<'de> Visitor<'de> for RepeatedVisitor {
         let (mut found, mut seen) = (Repeated::default(), BTreeSet::new());
         while let Some(key) = fields.next_key::<String>()? {
             let Spanned { value, referenced, .. } = fields.next_value::<Spanned<Repeated>>()?;
-            found.0.extend(value.0);
+            found.add(value.0);
             if !seen.insert(key.clone()) {
-                found.0.push((referenced.line(), key));
+                found.add([(referenced.line(), clipped(&key, TOLD_BYTES_MAX).into_owned())]);
             }
         }
         Ok(found)
@@ -141,23 +161,28 @@ fn whole(number: Number) -> Number {
     float.map_or(number, |float| Number::from(float as i64))
 }
 
+/// Where a value stands; only written out where a key is repeated.
+enum Path<'a> {
+    Root,
+    Key(&'a Path<'a>, &'a str),
+    Item(&'a Path<'a>, usize),
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Key(Path::Root, key) => f.write_str(&clipped(key, TOLD_BYTES_MAX)),
+            Self::Key(parent, key) => write!(f, "{parent}.{}", clipped(key, TOLD_BYTES_MAX)),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     repeated: &'a RefCell<Vec<String>>,
-}
-
-impl Reader<'_> {
-    /// Puts where we are in front of what was found further down.
-    fn prefix(self, from: usize, place: &str) {
-        for path in &mut self.repeated.borrow_mut()[from..] {
-            let dot = if path.starts_with('[') { "" } else { "." };
-            *path = format!("{place}{dot}{path}");
-        }
-    }
-
-    fn count(self) -> usize {
-        self.repeated.borrow().len()
-    }
+    path: &'a Path<'a>,
 }
 
 impl<'de> DeserializeSeed<'de> for Reader<'_> {
@@ -207,9 +232,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         loop {
-            let before = self.count();
-            let Some(item) = source.next_element_seed(self)? else { return Ok(Value::Array(items)) };
-            self.prefix(before, &format!("[{}]", items.len()));
+            let path = Path::Item(self.path, items.len());
+            let Some(item) = source.next_element_seed(Reader { path: &path, ..self })? else {
+                return Ok(Value::Array(items));
+            };
             items.push(item);
         }
     }
@@ -217,13 +243,10 @@ impl<'de> Visitor<'de> for Reader<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut source: A) -> Result<Value, A::Error> {
         let mut fields = Map::new();
         while let Some(key) = source.next_key::<String>()? {
-            let before = self.count();
-            let value = source.next_value_seed(self)?;
-            if self.count() > before {
-                self.prefix(before, &key);
-            }
-            if fields.contains_key(&key) {
-                self.repeated.borrow_mut().push(key.clone());
+            let path = Path::Key(self.path, &key);
+            let value = source.next_value_seed(Reader { path: &path, ..self })?;
+            if fields.contains_key(&key) && self.repeated.borrow().len() < REPEATED_MAX {
+                self.repeated.borrow_mut().push(clipped(&path.to_string(), TOLD_BYTES_MAX).into_owned());
             }
             fields.insert(key, value);
         }
