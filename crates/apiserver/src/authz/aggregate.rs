@@ -1,6 +1,8 @@
 //! ClusterRoles that gather the rules of others (API-659). Happens inside the
 //! request that changed a role: no task, no queue.
 
+use std::collections::BTreeSet;
+
 use objects::kinds::rbac::role::{CLUSTER_ROLE, gathers};
 use serde_json::{Value, json};
 use store::{ListRequest, Op, WriteError};
@@ -39,26 +41,25 @@ pub(crate) async fn after_write(api: &Api, kind: &objects::Kind) -> Result<(), A
 /// gather from roles that gather, so this goes on until nothing changes.
 fn gather(roles: &mut [Value]) -> Vec<usize> {
     let before: Vec<Value> = roles.iter().map(|role| role["rules"].clone()).collect();
+    let selectors: Vec<_> = roles.iter().map(gathers).collect();
+    let mut held: Vec<Vec<Rule>> = roles.iter().map(Rule::of).collect();
     // A chain is at most as long as there are roles.
     for _ in 0..roles.len() {
         let mut is_settled = true;
         for index in 0..roles.len() {
-            let selectors = gathers(&roles[index]);
-            if selectors.is_empty() {
+            if selectors[index].is_empty() {
                 continue;
             }
+            let mut seen = BTreeSet::new();
             let mut rules: Vec<Rule> = Vec::new();
-            for selector in &selectors {
-                let others =
-                    roles.iter().enumerate().filter(|(other, role)| *other != index && selector.matches_doc(role));
-                for rule in others.flat_map(|(_, role)| Rule::of(role)) {
-                    if !rules.contains(&rule) {
-                        rules.push(rule);
-                    }
-                }
+            for selector in &selectors[index] {
+                let others = (0..roles.len()).filter(|other| *other != index && selector.matches_doc(&roles[*other]));
+                let fresh = others.flat_map(|other| &held[other]).filter(|rule| seen.insert(*rule));
+                rules.extend(fresh.cloned());
             }
-            if rules != Rule::of(&roles[index]) {
+            if rules != held[index] {
                 roles[index]["rules"] = json!(rules);
+                held[index] = rules;
                 is_settled = false;
             }
         }

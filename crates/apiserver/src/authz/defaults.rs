@@ -8,7 +8,7 @@ use objects::kinds::rbac::role::{CLUSTER_ROLE, ROLE};
 use serde_json::{Value, json};
 use store::{Entry, Op, WriteError};
 
-use super::covers::missing;
+use super::covers::{Part, missing};
 use super::{Rule, aggregate};
 use crate::api::Api;
 use crate::error::ApiError;
@@ -97,7 +97,8 @@ fn repair(wanted: &Wanted, entry: &Entry) -> Option<Op> {
 
 fn restore_rules(doc: &mut Value, wanted: &Value) {
     let mut rules = Rule::of(doc);
-    let lost = missing(&rules, &Rule::of(wanted));
+    let wanted_rules = Rule::of(wanted);
+    let lost: Vec<Rule> = missing(&rules, &wanted_rules).iter().map(Part::rule).collect();
     if !lost.is_empty() {
         rules.extend(lost);
         doc["rules"] = json!(rules);

@@ -77,7 +77,8 @@ pub(crate) struct Policy {
 #[derive(Debug, Default)]
 struct Bindings {
     by_name: BTreeMap<String, Binding>,
-    by_subject: BTreeMap<Subject, BTreeSet<String>>,
+    /// With the place of the subject in its binding.
+    by_subject: BTreeMap<Subject, BTreeMap<String, usize>>,
 }
 
 #[derive(Debug)]
@@ -189,20 +190,22 @@ impl Bindings {
         let mine: BTreeSet<Subject> = std::iter::once(Subject::User(who.user.clone()))
             .chain(who.groups.iter().cloned().map(Subject::Group))
             .collect();
-        let names: BTreeSet<&String> =
-            mine.iter().filter_map(|subject| self.by_subject.get(subject)).flatten().collect();
-        let source = |name: &'a String| {
+        let mut found: BTreeMap<&'a String, usize> = BTreeMap::new();
+        for (name, place) in mine.iter().filter_map(|subject| self.by_subject.get(subject)).flatten() {
+            found.entry(name).and_modify(|first| *first = (*first).min(*place)).or_insert(*place);
+        }
+        let source = |(name, place): (&'a String, usize)| {
             let binding = self.by_name.get(name)?;
-            let (_, subject) = binding.subjects.iter().find(|(subject, _)| mine.contains(subject))?;
+            let (_, subject) = binding.subjects.get(place)?;
             Some(Source { namespace, name, binding, subject })
         };
-        names.into_iter().filter_map(source).collect()
+        found.into_iter().filter_map(source).collect()
     }
 
     fn put(&mut self, name: &str, binding: Binding) {
         self.remove(name);
-        for (subject, _) in &binding.subjects {
-            self.by_subject.entry(subject.clone()).or_default().insert(name.to_owned());
+        for (place, (subject, _)) in binding.subjects.iter().enumerate() {
+            self.by_subject.entry(subject.clone()).or_default().entry(name.to_owned()).or_insert(place);
         }
         self.by_name.insert(name.to_owned(), binding);
     }
