@@ -8,7 +8,7 @@ use objects::{ApplyError, FieldError, Kind};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Call};
-use crate::body::{Strictness, WriteOptions};
+use crate::body::{self, Strictness, WriteOptions};
 use crate::error::ApiError;
 use crate::object;
 use crate::query::Query;
@@ -129,6 +129,7 @@ impl Config {
     ) -> Result<(Value, Value), ApiError> {
         let now = api.timestamp();
         let mut doc = apply::apply(call.kind, live, &self.document, &endpoint.writer(&now), self.force)?;
+        body::check_size(&doc)?;
         let owners = object::metadata_mut(&mut doc).shift_remove("managedFields").unwrap_or_default();
         call.kind.ops.default(&mut doc);
         Ok((doc, owners))
@@ -171,10 +172,10 @@ impl Config {
 
 /// Conflicts over a scale name its version, whoever owns the controller's.
 fn seen_as_scale(error: ApplyError, kind: &Kind) -> ApplyError {
-    let ApplyError::Conflicts(mut conflicts) = error else { return error };
+    let ApplyError::Conflicts { mut told, count } = error else { return error };
     let (from, to) = (format!(" using {}", kind.api_version()), format!(" using {}", scale::KIND.api_version()));
-    for conflict in &mut conflicts {
+    for conflict in &mut told {
         conflict.manager = conflict.manager.replace(&from, &to);
     }
-    ApplyError::Conflicts(conflicts)
+    ApplyError::Conflicts { told, count }
 }

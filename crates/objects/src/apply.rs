@@ -21,6 +21,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use crate::doc;
+use crate::errors::clipped;
 use crate::kinds::{Kind, Subresource};
 use crate::schema::TypeId;
 
@@ -32,7 +33,7 @@ mod walk;
 use managed::{Entry, Managed, Operation, Owner};
 use path::Step;
 pub use set::Set;
-use walk::{Difference, Walker};
+use walk::{Difference, Place, Problems, Walker};
 
 /// Who writes, through what, and when.
 #[derive(Debug, Clone, Copy)]
@@ -52,8 +53,9 @@ pub enum ApplyError {
     Malformed(String),
     /// The configuration does not fit the kind: 500, as upstream has it.
     Unfit(String),
-    /// Somebody else owns fields that would change: 409.
-    Conflicts(Vec<Conflict>),
+    /// Somebody else owns fields that would change: 409. Of very many only the
+    /// first are told.
+    Conflicts { told: Vec<Conflict>, count: usize },
 }
 
 /// One field somebody else owns.
@@ -63,27 +65,52 @@ pub struct Conflict {
     pub manager: String,
     /// `.spec.containers[name="a"].image`.
     pub field: String,
-    path: Vec<Step>,
+}
+
+/// How many conflicts are told, and how much of each field.
+const CONFLICTS_TOLD_MAX: usize = 100;
+const FIELD_BYTES_MAX: usize = 1_024;
+
+/// What somebody owns that would change.
+struct Contested {
+    manager: String,
+    fields: Set,
+}
+
+impl ApplyError {
+    fn conflicts(mut contested: Vec<Contested>) -> Self {
+        contested.sort_by(|one, other| one.manager.cmp(&other.manager));
+        let mut told = Vec::new();
+        for Contested { manager, fields } in &contested {
+            let paths = fields.paths(CONFLICTS_TOLD_MAX - told.len());
+            let field = |path: &Vec<Step>| clipped(&path::printed(path), FIELD_BYTES_MAX).into_owned();
+            told.extend(paths.iter().map(|path| Conflict { manager: manager.clone(), field: field(path) }));
+        }
+        Self::Conflicts { told, count: contested.iter().map(|it| it.fields.len()).sum() }
+    }
 }
 
 impl ApplyError {
     /// API-460: the message of several conflicts, by manager.
     pub fn message(&self) -> String {
-        let conflicts = match self {
+        let (conflicts, count) = match self {
             Self::Malformed(text) | Self::Unfit(text) => return text.clone(),
-            Self::Conflicts(conflicts) => conflicts,
+            Self::Conflicts { told, count } => (told, count),
         };
-        if let [Conflict { manager, field, .. }] = &conflicts[..] {
+        if let [Conflict { manager, field }] = &conflicts[..] {
             return format!("Apply failed with 1 conflict: conflict with {manager}: {field}");
         }
         let (mut lines, mut last) = (Vec::new(), None);
-        for Conflict { manager, field, .. } in conflicts {
+        for Conflict { manager, field } in conflicts {
             if last.replace(manager) != Some(manager) {
                 lines.push(format!("conflicts with {manager}:"));
             }
             lines.push(format!("- {field}"));
         }
-        format!("Apply failed with {} conflicts: {}", conflicts.len(), lines.join("\n"))
+        if *count > conflicts.len() {
+            lines.push(format!("and {} more", count - conflicts.len()));
+        }
+        format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
     }
 }
 
@@ -227,7 +254,7 @@ impl<'a> Tracker<'a> {
     }
 
     /// API-457. Returns the merged document, not yet defaulted.
-    fn apply(&self, managed: &mut Managed, live: &Value, config: &Value, force: bool) -> Result<Value, Vec<Conflict>> {
+    fn apply(&self, managed: &mut Managed, live: &Value, config: &Value, force: bool) -> Result<Value, Vec<Contested>> {
         let owner = self.owner(self.writer.manager, Operation::Apply);
         let merged = self.walker.merge(self.of, Some(live), Some(config)).unwrap_or_default();
         let last = managed.find(&owner).cloned();
@@ -240,15 +267,12 @@ impl<'a> Tracker<'a> {
         };
         let found = self.difference(live, &merged);
         let changed = found.modified.union(&found.added);
-        let mut conflicts = Vec::new();
-        for entry in managed.0.iter().filter(|entry| !entry.owner.is(&owner)) {
-            for path in entry.fields.intersection(&changed).paths() {
-                conflicts.push(Conflict { manager: entry.owner.printed(), field: path::printed(&path), path });
-            }
-        }
-        if !force && !conflicts.is_empty() {
-            conflicts.sort_by(|one, other| one.manager.cmp(&other.manager));
-            return Err(conflicts);
+        let others = managed.0.iter().filter(|entry| !force && !entry.owner.is(&owner));
+        let contested = others
+            .map(|entry| Contested { manager: entry.owner.printed(), fields: entry.fields.intersection(&changed) });
+        let contested: Vec<Contested> = contested.filter(|it| !it.fields.is_empty()).collect();
+        if !contested.is_empty() {
+            return Err(contested);
         }
         Self::take(managed, &owner, &found);
         if let Some(mut entry) = managed.find(&owner).cloned() {
@@ -265,7 +289,7 @@ impl<'a> Tracker<'a> {
         let last = all(last);
         let before = all(&self.paths(merged));
         let pruned = self.walker.remove(self.of, merged, &last);
-        let owned = managed.0.iter().fold(Set::default(), |all, entry| all.union(&entry.fields));
+        let owned = Set::union_all(managed.0.iter().map(|entry| entry.fields.clone()).collect());
         let gone = before.difference(&all(&self.paths(&pruned)).union(&all(&owned)));
         let pruned = self.walker.remove(self.of, merged, &gone);
         let gone = before.difference(&all(&self.paths(&pruned))).intersection(&last);
@@ -323,14 +347,10 @@ pub fn apply(
 ) -> Result<Value, ApplyError> {
     check_config(kind, config)?;
     let tracker = Tracker::new(kind, writer);
-    let mut problems = Vec::new();
-    tracker.walker.problems(tracker.of, config, "", &mut problems);
-    if !problems.is_empty() {
+    let mut problems = Problems::default();
+    tracker.walker.problems(tracker.of, config, &Place::Root, &mut problems);
+    if let Some(problems) = problems.message() {
         let text = |path: &str| doc::text(config, path);
-        let problems = match &problems[..] {
-            [one] => one.clone(),
-            several => format!("errors:\n  {}", several.join("\n  ")),
-        };
         return Err(ApplyError::Unfit(format!(
             "failed to create typed patch object ({}/{}; {}): {problems}",
             text("metadata.namespace"),
@@ -350,10 +370,10 @@ pub fn apply(
     let before = managed.clone();
     let merged = match tracker.apply(&mut managed, &bare, config, force) {
         Ok(merged) => merged,
-        Err(conflicts) => {
-            tracker.forgive(&bare, conflicts)?;
+        Err(contested) => {
+            tracker.forgive(&bare, contested)?;
             managed = before.clone();
-            tracker.apply(&mut managed, &bare, config, true).map_err(ApplyError::Conflicts)?
+            tracker.apply(&mut managed, &bare, config, true).map_err(ApplyError::conflicts)?
         }
     };
     if merged != bare || managed != before {
@@ -400,12 +420,16 @@ fn group_kind(doc: &Value) -> String {
 impl Tracker<'_> {
     /// API-462: what client-side apply wrote last, and what still is so, is
     /// kubectl's own.
-    fn forgive(&self, live: &Value, conflicts: Vec<Conflict>) -> Result<(), ApplyError> {
-        let Some(allowed) = self.last_applied(live).filter(|_| self.writer.manager == KUBECTL) else {
-            return Err(ApplyError::Conflicts(conflicts));
-        };
-        let rest: Vec<Conflict> = conflicts.into_iter().filter(|conflict| !allowed.contains(&conflict.path)).collect();
-        if rest.is_empty() { Ok(()) } else { Err(ApplyError::Conflicts(rest)) }
+    fn forgive(&self, live: &Value, mut contested: Vec<Contested>) -> Result<(), ApplyError> {
+        if self.writer.manager == KUBECTL
+            && let Some(allowed) = self.last_applied(live)
+        {
+            for it in &mut contested {
+                it.fields = it.fields.difference(&allowed);
+            }
+            contested.retain(|it| !it.fields.is_empty());
+        }
+        if contested.is_empty() { Ok(()) } else { Err(ApplyError::conflicts(contested)) }
     }
 
     fn last_applied(&self, live: &Value) -> Option<Set> {

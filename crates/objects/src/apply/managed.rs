@@ -1,5 +1,7 @@
 //! `metadata.managedFields`: who owns which fields (API-449 to API-454).
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 
 use super::set::Set;
@@ -26,10 +28,19 @@ pub(super) struct Owner {
 impl Owner {
     /// Whoever applies is the same with every version.
     pub(super) fn is(&self, other: &Self) -> bool {
-        self.manager == other.manager
-            && self.operation == other.operation
-            && self.subresource == other.subresource
-            && (self.operation == Operation::Apply || self.api_version == other.api_version)
+        self.key() == other.key()
+    }
+
+    /// Whom the folded updates of a version belong to.
+    fn folded(version: &str) -> Self {
+        let (manager, api_version) = (FOLDED.to_owned(), version.to_owned());
+        Self { manager, operation: Operation::Update, api_version, subresource: String::new() }
+    }
+
+    /// The same for owners that are the same.
+    fn key(&self) -> (&str, Operation, &str, &str) {
+        let version = if self.operation == Operation::Apply { "" } else { &self.api_version };
+        (&self.manager, self.operation, &self.subresource, version)
     }
 
     /// As conflicts name it (API-460).
@@ -113,28 +124,40 @@ impl Managed {
 
     /// API-453: the oldest managers of updates become one per version.
     pub(super) fn fold(&mut self) {
-        let is_update = |entry: &&Entry| entry.owner.operation == Operation::Update;
-        let mut updaters: Vec<Entry> = self.0.iter().filter(is_update).cloned().collect();
+        let mut updaters: Vec<usize> =
+            (0..self.0.len()).filter(|at| self.0[*at].owner.operation == Operation::Update).collect();
         let mut surplus = updaters.len().saturating_sub(UPDATERS_MAX);
-        updaters.sort_by_cached_key(|entry| (entry.time.clone(), entry.owner.manager.clone()));
-        let mut firsts: Vec<Entry> = Vec::new();
-        for entry in updaters {
-            if surplus == 0 {
-                return;
-            }
-            let version = entry.owner.api_version.clone();
-            let Some(first) = firsts.iter().find(|first| first.owner.api_version == version) else {
-                firsts.push(entry);
-                continue;
-            };
-            let (manager, subresource) = (FOLDED.to_owned(), String::new());
-            let bucket = Owner { manager, operation: Operation::Update, api_version: version, subresource };
-            let folded = self.find(&bucket).unwrap_or(first).fields.union(&entry.fields);
-            let gone = [first.owner.clone(), entry.owner];
-            self.0.retain(|known| !gone.iter().any(|owner| known.owner.is(owner)));
-            self.put(Entry { owner: bucket, time: entry.time, fields: folded });
-            surplus -= 1;
+        if surplus == 0 {
+            return;
         }
+        updaters.sort_by_key(|at| (&self.0[*at].time, &self.0[*at].owner.manager));
+        // By version: who is folded together, the oldest first.
+        let mut folded: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for at in updaters {
+            if surplus == 0 {
+                break;
+            }
+            let group = folded.entry(&self.0[at].owner.api_version).or_default();
+            surplus -= usize::from(!group.is_empty());
+            group.push(at);
+        }
+        folded.retain(|_, group| group.len() > 1);
+        let buckets: Vec<Owner> = folded.keys().map(|version| Owner::folded(version)).collect();
+        let gone: BTreeSet<usize> = folded.values().flatten().copied().collect();
+        let made = folded.values().zip(&buckets).map(|(group, bucket)| {
+            let before = self.0.iter().enumerate().filter(|(at, it)| !gone.contains(at) && it.owner.is(bucket));
+            let members = group.iter().map(|at| &self.0[*at]).chain(before.map(|(_, entry)| entry));
+            let fields = Set::union_all(members.map(|entry| entry.fields.clone()).collect());
+            let time = group.last().and_then(|at| self.0[*at].time.clone());
+            Entry { owner: bucket.clone(), time, fields }
+        });
+        let made: Vec<Entry> = made.collect();
+        let mut at = 0;
+        self.0.retain(|_| {
+            at += 1;
+            !gone.contains(&(at - 1))
+        });
+        made.into_iter().for_each(|entry| self.put(entry));
     }
 }
 
@@ -172,10 +195,12 @@ pub(super) fn is_reset(list: &Value) -> bool {
 pub(super) fn is_same(one: &Value, other: &Value) -> bool {
     match (Managed::read(one), Managed::read(other)) {
         (Ok(one), Ok(other)) => {
-            let all_in = |one: &Managed, other: &Managed| {
-                one.0.iter().all(|entry| other.find(&entry.owner).is_some_and(|found| found.fields == entry.fields))
-            };
-            one.0.len() == other.0.len() && all_in(&one, &other)
+            let mut others = BTreeMap::new();
+            for entry in &other.0 {
+                others.entry(entry.owner.key()).or_insert(&entry.fields);
+            }
+            let is_there = |entry: &Entry| others.get(&entry.owner.key()) == Some(&&entry.fields);
+            one.0.len() == other.0.len() && one.0.iter().all(is_there)
         }
         _ => one == other,
     }

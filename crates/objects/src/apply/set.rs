@@ -91,43 +91,71 @@ impl Set {
         })
     }
 
+    /// All paths of all sets, in pairs: each path is copied a few times only,
+    /// however many sets there are.
+    pub(super) fn union_all(mut sets: Vec<Self>) -> Self {
+        while sets.len() > 1 {
+            sets = sets.chunks(2).map(|pair| pair.iter().skip(1).fold(pair[0].clone(), |a, b| a.union(b))).collect();
+        }
+        sets.pop().unwrap_or_default()
+    }
+
+    /// Every step of this set with what the other has of it; costs what this
+    /// set holds, not the other.
+    fn sift(&self, other: &Self, join: &dyn Fn(&Branch, Option<&Branch>) -> Option<Branch>) -> Self {
+        let kept = self.0.iter().filter_map(|(step, branch)| {
+            let branch = join(branch, other.get(step)).filter(|branch| !branch.is_empty())?;
+            Some((step.clone(), branch))
+        });
+        Self(kept.collect())
+    }
+
     /// The paths that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
-        self.zip(other, &|one, two| match (one?, two) {
-            (one, Some(two)) => {
+        self.sift(other, &|one, two| match two {
+            Some(two) => {
                 Some(Branch { is_member: one.is_member && !two.is_member, below: one.below.difference(&two.below) })
             }
-            (one, None) => Some(one.clone()),
+            None => Some(one.clone()),
         })
     }
 
     /// The paths that neither are in `other` nor lead below one that is.
     pub fn without(&self, other: &Self) -> Self {
-        self.zip(other, &|one, two| match (one?, two) {
-            (_, Some(two)) if two.is_member => None,
-            (one, Some(two)) => Some(Branch { is_member: one.is_member, below: one.below.without(&two.below) }),
-            (one, None) => Some(one.clone()),
+        self.sift(other, &|one, two| match two {
+            Some(two) if two.is_member => None,
+            Some(two) => Some(Branch { is_member: one.is_member, below: one.below.without(&two.below) }),
+            None => Some(one.clone()),
         })
     }
 
     pub fn intersection(&self, other: &Self) -> Self {
-        self.zip(other, &|one, two| {
-            let (one, two) = (one?, two?);
+        self.sift(other, &|one, two| {
+            let two = two?;
             Some(Branch { is_member: one.is_member && two.is_member, below: one.below.intersection(&two.below) })
         })
     }
 
     /// Only what leads to or below one of the patterns; `*` fits any step.
     pub fn only(&self, patterns: &[&[&str]]) -> Self {
-        let mut kept = Self::default();
-        for (path, pattern) in self.paths().iter().flat_map(|path| patterns.iter().map(move |pattern| (path, pattern)))
-        {
-            let fits = |(step, wanted): (&Step, &&str)| *wanted == "*" || *step == Step::field(wanted);
-            if path.len() >= pattern.len() && path.iter().zip(pattern.iter()).all(fits) {
-                kept.insert(path);
-            }
-        }
-        kept
+        let below = |step: &Step| -> Vec<&[&str]> {
+            let fits = |wanted: &str| wanted == "*" || *step == Step::field(wanted);
+            patterns
+                .iter()
+                .filter_map(|pattern| pattern.split_first())
+                .filter(|(first, _)| fits(first))
+                .map(|(_, rest)| rest)
+                .collect()
+        };
+        let kept = self.0.iter().filter_map(|(step, branch)| {
+            let patterns = below(step);
+            let branch = match patterns.iter().any(|rest| rest.is_empty()) {
+                true => branch.clone(),
+                false => Branch { is_member: false, below: branch.below.only(&patterns) },
+            };
+            (!branch.is_empty()).then(|| (step.clone(), branch))
+        });
+        Self(kept.collect())
     }
 
     /// Changes every branch, with the step that leads to it.
@@ -136,21 +164,31 @@ impl Set {
         Self(changed.filter(|(_, branch)| !branch.is_empty()).collect())
     }
 
-    /// Every path, those that end here before those that go on.
-    pub fn paths(&self) -> Vec<Vec<Step>> {
+    /// How many paths there are.
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|(_, branch)| usize::from(branch.is_member) + branch.below.len()).sum()
+    }
+
+    /// The first paths, those that end here before those that go on.
+    pub fn paths(&self, max: usize) -> Vec<Vec<Step>> {
         let (mut found, mut here) = (Vec::new(), Vec::new());
-        self.collect(&mut here, &mut found);
+        self.collect(&mut here, &mut found, max);
         found
     }
 
-    fn collect(&self, here: &mut Vec<Step>, found: &mut Vec<Vec<Step>>) {
-        for (step, _) in self.0.iter().filter(|(_, branch)| branch.is_member) {
+    fn collect(&self, here: &mut Vec<Step>, found: &mut Vec<Vec<Step>>, max: usize) {
+        for (step, _) in self.0.iter().filter(|(_, branch)| branch.is_member).take(max - found.len()) {
             found.push(here.iter().chain([step]).cloned().collect());
         }
         for (step, branch) in &self.0 {
-            here.push(step.clone());
-            branch.below.collect(here, found);
-            here.pop();
+            if found.len() == max {
+                return;
+            }
+            if !branch.below.is_empty() {
+                here.push(step.clone());
+                branch.below.collect(here, found, max);
+                here.pop();
+            }
         }
     }
 
@@ -170,14 +208,22 @@ impl Set {
 
     /// None: not a tree of `fieldsV1`.
     pub fn from_fields(fields: &Value) -> Option<Self> {
-        let mut set = Self::default();
+        let mut steps = Vec::new();
         for (name, below) in fields.as_object()?.iter().filter(|(name, _)| *name != ".") {
             let inner = Self::from_fields(below)?;
             let is_member = inner.is_empty() || below.get(".").is_some();
-            let step = Step::parse(name)?;
-            let at = set.find(&step).unwrap_or_else(|at| at);
-            set.0.insert(at, (step, Branch { is_member, below: inner }));
+            steps.push((Step::parse(name)?, Branch { is_member, below: inner }));
         }
-        Some(set)
+        steps.sort_by(|(one, _), (other, _)| one.cmp(other));
+        // The same step can be written in several ways.
+        steps.dedup_by(|(step, branch), (kept, first)| {
+            let is_same = step == kept;
+            if is_same {
+                first.is_member |= branch.is_member;
+                first.below = first.below.union(&branch.below);
+            }
+            is_same
+        });
+        Some(Self(steps))
     }
 }

@@ -1,13 +1,15 @@
 //! Documents along their types: which paths they have, where two differ, how
 //! one is laid over another, and what remains without some paths (API-457).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
 use super::path::{Atom, Step};
 use super::set::{Branch, Set};
+use crate::errors::clipped;
 use crate::schema::{Field, ListRelation, Node, Scalar, TypeId, Types};
 
 /// What makes one document out of another.
@@ -100,20 +102,12 @@ impl Walker {
         Ok(Step::Key(found.into()))
     }
 
-    /// Items by what tells them apart, in order of their first appearance.
-    fn grouped<'v>(self, of: TypeId, relation: &ListRelation, items: &'v [Value]) -> Vec<(Step, Vec<&'v Value>)> {
-        let (mut places, mut groups) = (BTreeMap::new(), Vec::<(Step, Vec<&Value>)>::new());
+    /// Items by what tells them apart.
+    fn grouped<'v>(self, of: TypeId, relation: &ListRelation, items: &'v [Value]) -> BTreeMap<Step, Vec<&'v Value>> {
+        let mut groups = BTreeMap::<Step, Vec<&Value>>::new();
         for item in items {
-            let Ok(step) = self.step(of, relation, item) else { continue };
-            match places.get(&step) {
-                Some(at) => {
-                    let group: &mut (Step, Vec<&Value>) = &mut groups[*at];
-                    group.1.push(item);
-                }
-                None => {
-                    places.insert(step.clone(), groups.len());
-                    groups.push((step, vec![item]));
-                }
+            if let Ok(step) = self.step(of, relation, item) {
+                groups.entry(step).or_default().push(item);
             }
         }
         groups
@@ -124,13 +118,13 @@ impl Walker {
         match self.shape(of, Some(value)) {
             Shape::Leaf => set.insert(path),
             Shape::Struct(fields) => {
-                for entry in object(Some(value)) {
+                for entry in sorted(object(Some(value))) {
                     let field = Field::find(fields, entry.0);
                     self.entry(field.map(|field| field.of), entry, field.is_none(), path, set);
                 }
             }
             Shape::Map(of) => {
-                for entry in object(Some(value)) {
+                for entry in sorted(object(Some(value))) {
                     self.entry(of, entry, true, path, set);
                 }
             }
@@ -179,7 +173,7 @@ impl Walker {
             Shape::Struct(fields) => self.compare_fields(fields, (old, new), path, found),
             Shape::Map(of) => {
                 let is_empty = object(old).is_empty() && object(new).is_empty();
-                for name in keys(object(old), object(new)) {
+                for name in sorted_keys(object(old), object(new)) {
                     let pair = (object(old).get(name), object(new).get(name));
                     self.compare_below(of, Step::field(name), pair, path, found);
                 }
@@ -221,7 +215,7 @@ impl Walker {
     ) -> bool {
         let (before, after) = (object(old), object(new));
         let mut is_leaf = before.is_empty() && after.is_empty();
-        for name in keys(before, after) {
+        for name in sorted_keys(before, after) {
             let field = Field::find(fields, name);
             let zero = |parent: Option<&Value>| parent.and(field).and_then(|field| field.zero.as_ref());
             let pair = (before.get(name).or(zero(old)), after.get(name).or(zero(new)));
@@ -249,12 +243,11 @@ impl Walker {
         found: &mut Difference,
     ) -> bool {
         let (before, after) = (self.grouped(of, relation, old), self.grouped(of, relation, new));
-        let after_by_step: BTreeMap<&Step, &Vec<&Value>> = after.iter().map(|(step, items)| (step, items)).collect();
-        let before_steps: BTreeMap<&Step, ()> = before.iter().map(|(step, _)| (step, ())).collect();
+        // In order: sets grow at their end only.
+        let steps: BTreeSet<&Step> = before.keys().chain(after.keys()).collect();
         let none = Vec::new();
-        let olds = before.iter().map(|(step, items)| (step, items, *after_by_step.get(step).unwrap_or(&&none)));
-        let news = after.iter().filter(|(step, _)| !before_steps.contains_key(step));
-        for (step, old, new) in olds.chain(news.map(|(step, items)| (step, &none, items))) {
+        for step in steps {
+            let (old, new) = (before.get(step).unwrap_or(&none), after.get(step).unwrap_or(&none));
             match (&old[..], &new[..]) {
                 ([] | [_], [] | [_]) => {
                     let pair = (old.first().copied(), new.first().copied());
@@ -320,15 +313,19 @@ impl Walker {
             items.iter().map(|item| self.step(of, relation, item).ok()).collect()
         };
         let (left, right) = (steps(under), steps(over));
-        let in_under = |step: &Option<Step>| left.contains(step);
-        let in_over = |step: &Option<Step>| right.contains(step);
+        // Where a step is first, and whether it is there once.
+        let mut in_left: BTreeMap<&Option<Step>, (usize, bool)> = BTreeMap::new();
+        for (at, step) in left.iter().enumerate() {
+            in_left.entry(step).and_modify(|(_, is_single)| *is_single = false).or_insert((at, true));
+        }
+        let in_right: BTreeSet<&Option<Step>> = right.iter().collect();
+        let in_under = |step: &Option<Step>| in_left.contains_key(step);
+        let in_over = |step: &Option<Step>| in_right.contains(step);
         // A doubled item is not merged with: nobody knows which one is meant.
-        let partner = |step: &Option<Step>| {
-            let mut found = left.iter().enumerate().filter(|(_, other)| *other == step).map(|(at, _)| &under[at]);
-            found.next().filter(|_| found.next().is_none())
-        };
+        let partner =
+            |step: &Option<Step>| in_left.get(step).filter(|(_, is_single)| *is_single).map(|(at, _)| &under[*at]);
         let mut shared = right.iter().filter(|step| in_under(step)).peekable();
-        let (mut merged, mut done) = (Vec::with_capacity(under.len().max(over.len())), Vec::new());
+        let (mut merged, mut done) = (Vec::with_capacity(under.len().max(over.len())), BTreeSet::new());
         let (mut l, mut r) = (0, 0);
         while l < left.len() || r < right.len() {
             let is_next = l < left.len() && r < right.len() && left[l] == right[r];
@@ -349,7 +346,7 @@ impl Walker {
             if r < right.len() {
                 let step = &right[r];
                 merged.extend(self.merge(Some(of), partner(step), Some(&over[r])));
-                done.push(step.clone());
+                done.insert(step);
                 if shared.peek().is_some_and(|next| *next == step) {
                     shared.next();
                 }
@@ -418,33 +415,34 @@ impl Walker {
 
     /// What is wrong with a configuration: unknown fields, wrong types,
     /// doubled items (API-463).
-    pub(super) fn problems(self, of: Option<TypeId>, value: &Value, path: &str, problems: &mut Vec<String>) {
-        let mut wrong = |problem: String| problems.push(located(path, &problem));
+    pub(super) fn problems(self, of: Option<TypeId>, value: &Value, path: &Place<'_>, problems: &mut Problems) {
         let Some(node) = of.map(|of| self.types.node(of)) else { return };
         match (node, value) {
             (_, Value::Null) | (Node::Untyped | Node::Deduced, _) => {}
             (Node::Struct { fields, .. }, Value::Object(map)) => {
                 for (name, value) in map {
-                    let below = format!("{path}.{name}");
+                    let below = Place::Field(path, name);
                     match Field::find(fields, name) {
                         Some(field) => self.problems(Some(field.of), value, &below, problems),
-                        None => problems.push(located(&below, "field not declared in schema")),
+                        None => problems.add(&below, "field not declared in schema"),
                     }
                 }
             }
             (Node::Map { of, .. }, Value::Object(map)) => {
                 for (name, value) in map {
-                    self.problems(Some(*of), value, &format!("{path}.{name}"), problems);
+                    self.problems(Some(*of), value, &Place::Field(path, name), problems);
                 }
             }
             (Node::List { of, relation }, Value::Array(items)) => {
                 self.list_problems(*of, relation, items, path, problems)
             }
-            (Node::Struct { .. } | Node::Map { .. }, value) => wrong(format!("expected map, got {value}")),
-            (Node::List { .. }, value) => wrong(format!("expected list, got {value}")),
+            (Node::Struct { .. } | Node::Map { .. }, value) => {
+                problems.add(path, &format!("expected map, got {value}"))
+            }
+            (Node::List { .. }, value) => problems.add(path, &format!("expected list, got {value}")),
             (Node::Scalar(scalar), value) => {
                 if let Some(expected) = mismatch(*scalar, value) {
-                    wrong(expected);
+                    problems.add(path, &expected);
                 }
             }
         }
@@ -455,29 +453,78 @@ impl Walker {
         of: TypeId,
         relation: &ListRelation,
         items: &[Value],
-        path: &str,
-        problems: &mut Vec<String>,
+        path: &Place<'_>,
+        problems: &mut Problems,
     ) {
-        let mut seen = Vec::new();
+        let mut seen = BTreeSet::new();
         for (index, item) in items.iter().enumerate() {
             let step = match relation {
                 ListRelation::Atomic => Step::Index(i64::try_from(index).unwrap_or(i64::MAX)),
                 relation => match self.step(of, relation, item) {
                     Ok(step) => step,
-                    Err(problem) => return problems.push(located(path, &format!("element {index}: {problem}"))),
+                    Err(problem) => return problems.add(path, &format!("element {index}: {problem}")),
                 },
             };
             if seen.contains(&step) {
-                problems.push(located(path, &format!("duplicate entries for key {step}")));
+                problems.add(path, &format!("duplicate entries for key {step}"));
             }
-            self.problems(Some(of), item, &format!("{path}{step}"), problems);
-            seen.push(step);
+            self.problems(Some(of), item, &Place::Item(path, &step), problems);
+            seen.insert(step);
         }
     }
 }
 
-fn located(path: &str, problem: &str) -> String {
-    if path.is_empty() { problem.to_owned() } else { format!("{path}: {problem}") }
+/// Where a value stands; only written out where something is wrong there.
+pub(super) enum Place<'a> {
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, &'a Step),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, step) => write!(f, "{parent}{step}"),
+        }
+    }
+}
+
+/// What is wrong, in words; of very much only the first.
+#[derive(Default)]
+pub(super) struct Problems {
+    told: Vec<String>,
+    untold: usize,
+}
+
+impl Problems {
+    const TOLD_MAX: usize = 100;
+    const BYTES_MAX: usize = 1_024;
+
+    fn add(&mut self, path: &Place<'_>, problem: &str) {
+        if self.told.len() == Self::TOLD_MAX {
+            self.untold += 1;
+            return;
+        }
+        let path = path.to_string();
+        let colon = if path.is_empty() { "" } else { ": " };
+        let [path, problem] = [&path, problem].map(|text| clipped(text, Self::BYTES_MAX));
+        self.told.push(format!("{path}{colon}{problem}"));
+    }
+
+    /// None: nothing is wrong.
+    pub(super) fn message(self) -> Option<String> {
+        let mut told = self.told;
+        if self.untold > 0 {
+            told.push(format!("too many errors: {} more", self.untold));
+        }
+        match &told[..] {
+            [] => None,
+            [one] => Some(one.clone()),
+            several => Some(format!("errors:\n  {}", several.join("\n  "))),
+        }
+    }
 }
 
 fn mismatch(scalar: Scalar, value: &Value) -> Option<String> {
@@ -506,6 +553,24 @@ fn insert_below(set: &mut Set, path: &mut Vec<Step>, step: &Step) {
     path.push(step.clone());
     set.insert(path);
     path.pop();
+}
+
+/// By name: sets grow at their end only.
+fn sorted(map: &Map<String, Value>) -> Vec<(&String, &Value)> {
+    let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+    if !entries.is_sorted_by_key(|(name, _)| *name) {
+        entries.sort_unstable_by_key(|(name, _)| *name);
+    }
+    entries
+}
+
+/// The keys of both, each once, by name.
+fn sorted_keys<'a>(one: &'a Map<String, Value>, other: &'a Map<String, Value>) -> Vec<&'a str> {
+    let mut keys: Vec<&str> = keys(one, other).collect();
+    if !keys.is_sorted() {
+        keys.sort_unstable();
+    }
+    keys
 }
 
 /// The keys of both, each once.
