@@ -1,5 +1,7 @@
 //! Small readers and writers for JSON documents.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// The value at `path` (`spec.nodeName`), `Null` if absent.
@@ -15,6 +17,15 @@ pub(crate) fn text<'a>(doc: &'a Value, path: &str) -> &'a str {
 /// The items at `path`, none if absent or not a list.
 pub(crate) fn items<'a>(doc: &'a Value, path: &str) -> &'a [Value] {
     at(doc, path).as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+/// The items of a list by the text of a field; the first one of each counts.
+pub(crate) fn by<'a>(list: &'a [Value], field: &str) -> HashMap<&'a str, &'a Value> {
+    let mut found = HashMap::with_capacity(list.len());
+    for item in list {
+        found.entry(text(item, field)).or_insert(item);
+    }
+    found
 }
 
 /// The items at `path` for change, none if absent or not a list.

@@ -5,6 +5,7 @@
 //! Never: reads or writes anything; the caller stores the new statuses in the
 //! same breath as the object, or not at all.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use ambient::Now;
@@ -130,6 +131,7 @@ pub fn is_about(quota: &Value, kind: &Kind, doc: &Value) -> bool {
         .iter()
         .map(|term| (text(term, "scopeName"), text(term, "operator"), items(term, "values")));
     let is_pod = kind.kind == "Pod" && kind.group.is_empty();
+    let is_best = LazyCell::new(|| is_best_effort(doc));
     plain.chain(selected).all(|(scope, operator, values)| match scope {
         "VolumeAttributesClass" if kind.kind == "PersistentVolumeClaim" => {
             matches_name(operator, values, text(doc, "spec.volumeAttributesClassName"))
@@ -138,8 +140,8 @@ pub fn is_about(quota: &Value, kind: &Kind, doc: &Value) -> bool {
         "PriorityClass" => matches_name(operator, values, text(doc, "spec.priorityClassName")),
         "Terminating" => has_deadline(doc),
         "NotTerminating" => !has_deadline(doc),
-        "BestEffort" => is_best_effort(doc),
-        "NotBestEffort" => !is_best_effort(doc),
+        "BestEffort" => *is_best,
+        "NotBestEffort" => !*is_best,
         "CrossNamespacePodAffinity" => has_distant_affinity(doc),
         _ => false,
     })

@@ -1,6 +1,6 @@
 //! What a pod as a whole asks for and may use (LC-218 to LC-220).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::Quantity;
 use crate::api::core::v1::{Container, Pod, PodSpec};
@@ -30,12 +30,14 @@ pub fn of_placed_pod(pod: &Pod) -> Resources {
         .iter()
         .flatten()
         .any(|it| it.type_ == condition::POD_RESIZE_PENDING && it.reason.as_deref() == Some("Infeasible"));
+    let mut shown = HashMap::new();
+    let statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    for it in statuses.filter(|it| it.resources.is_some()) {
+        shown.entry(it.name.as_str()).or_insert(it);
+    }
     let mut total = aggregate(spec, |container| {
         let desired = amounts(container.resources.as_ref().and_then(|r| r.requests.as_ref()));
-        let statuses = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-        let Some(shown) = statuses.into_iter().find(|it| it.name == container.name && it.resources.is_some()) else {
-            return desired;
-        };
+        let Some(shown) = shown.get(container.name.as_str()) else { return desired };
         let mut largest = amounts(shown.allocated_resources.as_ref());
         raise(&mut largest, &amounts(shown.resources.as_ref().and_then(|r| r.requests.as_ref())));
         if !is_infeasible {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::plain::Plain;
 use crate::Quantity;
 use crate::api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, VolumeAttachment, VolumeAttributesClass};
-use crate::doc::{at, items, object, set_default, text};
+use crate::doc::{at, by, items, object, set_default, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope, Subresource};
 use crate::meta::invalid_each;
@@ -82,8 +82,9 @@ fn driver_name(errors: &mut Errors, path: &str, name: &str) {
 /// A registered driver changes only how many volumes it can have.
 fn same_drivers(errors: &mut Errors, doc: &Value, old: &Value) {
     let fixed = |driver: &Value| ["nodeID", "topologyKeys"].map(|field| at(driver, field).clone());
+    let before = by(items(old, "spec.drivers"), "name");
     for new in items(doc, "spec.drivers") {
-        let known = items(old, "spec.drivers").iter().find(|known| text(known, "name") == text(new, "name"));
+        let known = before.get(text(new, "name"));
         if known.is_some_and(|known| fixed(known) != fixed(new)) {
             errors.push(FieldError::invalid("spec.drivers", new.clone(), "field is immutable"));
         }

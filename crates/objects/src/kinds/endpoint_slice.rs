@@ -98,14 +98,14 @@ impl KindOps for SliceOps {
             (None, Some(name)) => name.to_owned(),
             (None, None) => "*".to_owned(),
         };
-        let ports: Vec<String> = items(doc, "ports").iter().map(port).collect();
+        let ports = items(doc, "ports");
         let all = items(doc, "endpoints").iter().flat_map(|endpoint| items(endpoint, "addresses"));
-        let all: Vec<String> = all.filter_map(Value::as_str).map(str::to_owned).collect();
+        let all = all.filter_map(Value::as_str).map(str::to_owned);
         vec![
             json!(text(doc, "metadata.name")),
             json!(text(doc, "addressType")),
-            json!(or_unset(endpoints::few(&ports))),
-            json!(or_unset(endpoints::few(&all))),
+            json!(or_unset(endpoints::few(ports.iter().map(port), ports.len()))),
+            json!(or_unset(endpoints::few(all.clone(), all.count()))),
             json!(printing::age_of(doc, now)),
         ]
     }

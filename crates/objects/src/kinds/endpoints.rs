@@ -61,33 +61,40 @@ impl KindOps for EndpointsOps {
 
     /// API-278.
     fn row(&self, doc: &Value, now: ambient::Now) -> Vec<Value> {
-        let listed = few(&all(doc));
+        let listed = few(all(doc), count(doc));
         vec![json!(text(doc, "metadata.name")), json!(printing::or_none(&listed)), json!(printing::age_of(doc, now))]
     }
 }
 
 /// Every ready address with every port.
-fn all(doc: &Value) -> Vec<String> {
-    let mut found = Vec::new();
-    for subset in items(doc, "subsets") {
+fn all(doc: &Value) -> impl Iterator<Item = String> {
+    items(doc, "subsets").iter().flat_map(|subset| {
         let ips = || items(subset, "addresses").iter().map(|address| text(address, "ip"));
         let ports = items(subset, "ports");
-        if ports.is_empty() {
-            found.extend(ips().map(str::to_owned));
-        }
-        for port in ports.iter().filter_map(|port| at(port, "port").as_i64()) {
-            let join = |ip: &str| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
-            found.extend(ips().map(join));
-        }
-    }
-    found
+        let bare = ips().filter(|_| ports.is_empty()).map(str::to_owned);
+        let numbers = ports.iter().filter_map(|port| at(port, "port").as_i64());
+        let join =
+            |ip: &str, port: i64| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
+        bare.chain(numbers.flat_map(move |port| ips().map(move |ip| join(ip, port))))
+    })
 }
 
+/// How many they are, without making them.
+fn count(doc: &Value) -> usize {
+    let of_subset = |subset: &Value| {
+        let ports = items(subset, "ports");
+        let numbers = ports.iter().filter(|port| at(port, "port").is_i64()).count();
+        items(subset, "addresses").len() * if ports.is_empty() { 1 } else { numbers }
+    };
+    items(doc, "subsets").iter().map(of_subset).sum()
+}
+
+const SHOWN_MAX: usize = 3;
+
 /// API-278: the first three, and how many more there are.
-pub(super) fn few(all: &[String]) -> String {
-    const SHOWN_MAX: usize = 3;
-    let shown = all.iter().take(SHOWN_MAX).map(String::as_str).collect::<Vec<_>>().join(",");
-    match all.len().saturating_sub(SHOWN_MAX) {
+pub(super) fn few(first: impl Iterator<Item = String>, count: usize) -> String {
+    let shown = first.take(SHOWN_MAX).collect::<Vec<_>>().join(",");
+    match count.saturating_sub(SHOWN_MAX) {
         0 => shown,
         more => format!("{shown} + {more} more..."),
     }

@@ -1,6 +1,8 @@
 //! PodDisruptionBudget: descriptor and rules. What it allows is asked by the
 //! API server when a pod is evicted.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::plain::Plain;
@@ -72,11 +74,11 @@ fn spec(errors: &mut Errors, doc: &Value) {
 fn status(errors: &mut Errors, doc: &Value, _old: &Value) {
     const REASON_MAX: usize = 1024;
     const MESSAGE_MAX: usize = 32 * 1024;
-    let conditions = items(doc, "status.conditions");
-    for (index, condition) in conditions.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for (index, condition) in items(doc, "status.conditions").iter().enumerate() {
         let path = format!("status.conditions[{index}]");
         let (kind, reason) = (text(condition, "type"), text(condition, "reason"));
-        if conditions[..index].iter().any(|earlier| text(earlier, "type") == kind) {
+        if !seen.insert(kind) {
             errors.push(FieldError::duplicate(format!("{path}.type"), kind));
         }
         crate::meta::invalid_each(&mut errors.0, &format!("{path}.type"), kind, names::qualified_name(kind));

@@ -98,11 +98,15 @@ fn scopes(errors: &mut Errors, doc: &Value) {
     const PATH: &str = "spec.scopes";
     let names: Vec<&str> = items(doc, PATH).iter().filter_map(Value::as_str).collect();
     let mut refuse = |detail: &str| errors.push(FieldError::invalid(PATH, at(doc, PATH).clone(), detail));
+    // Each problem shows all scopes, and so is said once for each that exists.
+    let (mut seen, mut is_told) = (BTreeSet::new(), false);
     for scope in &names {
-        if !SCOPES.contains(scope) {
+        if !SCOPES.contains(scope) && !std::mem::replace(&mut is_told, true) {
             refuse("unsupported scope");
         }
-        misfits(doc, scope).for_each(|_| refuse("unsupported scope applied to resource"));
+        if SCOPES.contains(scope) && seen.insert(*scope) && misfits(doc, scope).next().is_some() {
+            refuse("unsupported scope applied to resource");
+        }
     }
     if conflict(&names.into_iter().collect()) {
         refuse("conflicting scopes");
@@ -112,12 +116,13 @@ fn scopes(errors: &mut Errors, doc: &Value) {
 fn selector(errors: &mut Errors, doc: &Value) {
     const PATH: &str = "spec.scopeSelector.matchExpressions";
     let wanted = items(doc, PATH);
+    let mut seen = BTreeSet::new();
     for term in wanted {
         let (scope, operator, values) = (text(term, "scopeName"), text(term, "operator"), items(term, "values"));
         if !SCOPES.contains(&scope) {
             errors.push(FieldError::invalid(format!("{PATH}.scopeName"), scope, "unsupported scope"));
         }
-        for _ in misfits(doc, scope) {
+        if SCOPES.contains(&scope) && seen.insert(scope) && misfits(doc, scope).next().is_some() {
             let value = at(doc, "spec.scopeSelector").clone();
             errors.push(FieldError::invalid(PATH, value, "unsupported scope applied to resource"));
         }

@@ -1,5 +1,7 @@
 //! RuntimeClass: descriptor and rules.
 
+use std::collections::HashSet;
+
 use serde_json::{Value, json};
 
 use super::plain::Plain;
@@ -40,9 +42,9 @@ fn class(errors: &mut Errors, doc: &Value) {
     for (index, toleration) in tolerations.iter().enumerate() {
         pod::tolerate(errors, toleration, &format!("scheduling.tolerations[{index}]"));
     }
-    let key = |toleration: &Value| ["key", "operator", "value", "effect"].map(|part| text(toleration, part).to_owned());
+    let mut seen = HashSet::new();
     for (index, toleration) in tolerations.iter().enumerate() {
-        if tolerations[..index].iter().any(|earlier| key(earlier) == key(toleration)) {
+        if !seen.insert(["key", "operator", "value", "effect"].map(|part| text(toleration, part))) {
             errors.push(FieldError::duplicate(format!("scheduling.tolerations[{index}]"), toleration.clone()));
         }
     }

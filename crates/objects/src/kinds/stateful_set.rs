@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::api::apps::v1::StatefulSet;
-use crate::doc::{as_object, at, drop_zero, items, items_mut, object, set_default, text};
+use crate::doc::{as_object, at, by, drop_zero, items, items_mut, object, set_default, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::kinds::workload::{self, SELECTOR, TEMPLATE};
@@ -258,10 +258,10 @@ fn pods(doc: &Value, old: &Value, gates: &Gates) -> Vec<FieldError> {
 /// host's name is the pod's.
 fn with_claims(doc: &Value) -> Value {
     let mut template = at(doc, TEMPLATE).clone();
-    let claimed: Vec<&str> = items(doc, CLAIMS).iter().map(|claim| text(claim, "metadata.name")).collect();
+    let claimed = by(items(doc, CLAIMS), "metadata.name");
     let own = |name: &str| json!({"name": name, "persistentVolumeClaim": {"claimName": name}});
-    let mut volumes: Vec<Value> = claimed.iter().map(|name| own(name)).collect();
-    let others = items(&template, "spec.volumes").iter().filter(|volume| !claimed.contains(&text(volume, "name")));
+    let mut volumes: Vec<Value> = items(doc, CLAIMS).iter().map(|claim| own(text(claim, "metadata.name"))).collect();
+    let others = items(&template, "spec.volumes").iter().filter(|volume| !claimed.contains_key(text(volume, "name")));
     volumes.extend(others.cloned());
     let spec = object(&mut template, "spec");
     for field in ["hostname", "subdomain"] {

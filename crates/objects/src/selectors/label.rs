@@ -224,7 +224,8 @@ impl Requirement {
     }
 
     fn matches(&self, value: Option<&str>) -> bool {
-        let listed = || value.is_some_and(|value| self.values.iter().any(|wanted| wanted == value));
+        let listed =
+            || value.is_some_and(|value| self.values.binary_search_by(|wanted| wanted.as_str().cmp(value)).is_ok());
         match self.operator {
             Operator::In => listed(),
             Operator::NotIn => !listed(),

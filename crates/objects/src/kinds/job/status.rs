@@ -3,6 +3,8 @@
 //! Most rules hold only where the status changes what they speak of: a job
 //! that broke one earlier can still be written about.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::indexes;
@@ -64,17 +66,15 @@ pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
 
 /// Every pod is counted once.
 fn uncounted(doc: &Value) -> Vec<FieldError> {
-    let mut seen: Vec<&Value> = Vec::new();
+    let mut seen = HashSet::new();
     let mut errors = Vec::new();
     for list in ["status.uncountedTerminatedPods.succeeded", "status.uncountedTerminatedPods.failed"] {
         for (index, uid) in items(doc, list).iter().enumerate() {
             let path = format!("{list}[{index}]");
             if uid == "" {
                 errors.push(FieldError::invalid(path, "", "must not be empty"));
-            } else if seen.contains(&uid) {
+            } else if !seen.insert(uid.as_str()) {
                 errors.push(FieldError::duplicate(path, uid.clone()));
-            } else {
-                seen.push(uid);
             }
         }
     }

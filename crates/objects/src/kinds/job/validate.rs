@@ -188,6 +188,7 @@ fn failure_policy(doc: &Value) -> Vec<FieldError> {
     if rules.len() > RULES_MAX {
         errors.push(FieldError::too_many(PATH, rules.len(), RULES_MAX));
     }
+    let names = container_names(doc);
     for (index, rule) in rules.iter().enumerate() {
         let path = format!("{PATH}[{index}]");
         let action = text(rule, "action");
@@ -199,7 +200,7 @@ fn failure_policy(doc: &Value) -> Vec<FieldError> {
         errors.extend(known(action, &action_path, &ACTIONS));
         let (codes, conditions) = (at(rule, "onExitCodes"), items(rule, "onPodConditions"));
         if !codes.is_null() {
-            errors.extend(exit_codes(doc, codes, &format!("{path}.onExitCodes")));
+            errors.extend(exit_codes(&names, codes, &format!("{path}.onExitCodes")));
         }
         errors.extend(pod_conditions(conditions, &format!("{path}.onPodConditions")));
         let detail = match (codes.is_null(), conditions.is_empty()) {
@@ -221,15 +222,17 @@ fn known(value: &str, path: &str, words: &[&str]) -> Option<FieldError> {
     (!words.contains(&value)).then(|| FieldError::not_supported(path, value, words))
 }
 
-fn exit_codes(doc: &Value, codes: &Value, path: &str) -> Vec<FieldError> {
+fn container_names(doc: &Value) -> BTreeSet<&str> {
+    let lists = ["spec.template.spec.containers", "spec.template.spec.initContainers"];
+    lists.into_iter().flat_map(|list| items(doc, list)).map(|container| text(container, "name")).collect()
+}
+
+fn exit_codes(names: &BTreeSet<&str>, codes: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let operator = text(codes, "operator");
     errors.extend(known(operator, &format!("{path}.operator"), &OPERATORS));
     let container = at(codes, "containerName");
-    let mut containers = ["spec.template.spec.containers", "spec.template.spec.initContainers"]
-        .into_iter()
-        .flat_map(|list| items(doc, list));
-    if container.is_string() && !containers.any(|other| at(other, "name") == container) {
+    if container.as_str().is_some_and(|name| !names.contains(name)) {
         let detail = "must be one of the container or initContainer names in the pod template";
         errors.push(FieldError::invalid(format!("{path}.containerName"), container.clone(), detail));
     }

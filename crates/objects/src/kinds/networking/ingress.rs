@@ -244,7 +244,7 @@ fn addresses_of(doc: &Value) -> String {
         .filter(|shown| !shown.is_empty())
         .collect();
     let all = shown.into_iter().collect::<Vec<_>>().join(",");
-    if all.len() > WIDTH { format!("{}...", &all[..WIDTH - 3]) } else { all }
+    if all.len() > WIDTH { format!("{}...", &all[..all.floor_char_boundary(WIDTH - 3)]) } else { all }
 }
 
 fn class(errors: &mut Errors, doc: &Value) {

@@ -1,6 +1,8 @@
 //! The annotations that AppArmor profiles had before there were fields (API-494):
 //! a new pod's become fields, and nothing may contradict them.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
 use crate::doc::{as_object, at, items, items_mut, object, text};
@@ -89,9 +91,11 @@ pub(super) fn warnings(doc: &Value, is_template: bool) -> Vec<String> {
 /// Of a pod or template; `path` is that of the annotations.
 pub(super) fn validate(doc: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
+    let names: HashSet<&str> =
+        LISTS.iter().flat_map(|list| items(doc, list)).map(|container| text(container, "name")).collect();
     for (name, value) in annotations(doc) {
         let path = format!("{path}[{PREFIX}{name}]");
-        if !LISTS.iter().flat_map(|list| items(doc, list)).any(|container| text(container, "name") == name) {
+        if !names.contains(name.as_str()) {
             errors.push(FieldError::invalid(&path, name, "container not found"));
         }
         let value = value.as_str().unwrap_or_default();

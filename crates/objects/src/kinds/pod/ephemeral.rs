@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::update::{MIRROR, difference};
-use crate::doc::{at, items, object, text};
+use crate::doc::{at, by, items, object, text};
 use crate::errors::FieldError;
 
 const PATH: &str = "spec.ephemeralContainers";
@@ -24,10 +24,10 @@ pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
     if at(old, "metadata.annotations").get(MIRROR).is_some() {
         return vec![FieldError::forbidden("", "static pods do not support ephemeral containers")];
     }
-    let new = items(doc, PATH);
+    let new = by(items(doc, PATH), "name");
     let changed = |before: &Value| {
         let name = text(before, "name");
-        let Some(after) = new.iter().find(|container| text(container, "name") == name) else {
+        let Some(after) = new.get(name) else {
             return Some(format!("existing ephemeral containers \"{name}\" may not be removed\n"));
         };
         let mut lines = Vec::new();

@@ -1,10 +1,11 @@
 //! Pod status written through the API: what may not be lost or undone.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use crate::doc::{self, as_object, at, items, object, text};
+use crate::doc::{self, as_object, at, by, items, object, text};
 use crate::errors::FieldError;
 use crate::gates::Gates;
 use crate::meta::invalid_each;
@@ -14,10 +15,9 @@ use super::features;
 
 /// LC-055, LC-102: clearing the class or an observed generation restores it.
 pub(super) fn keep_what_was_cleared(doc: &mut Value, old: &Value) {
-    let old_conditions = items(old, "status.conditions");
+    let old_conditions = by(items(old, "status.conditions"), "type");
     for condition in doc::items_mut(doc, "status.conditions") {
-        let known = old_conditions.iter().find(|old| text(old, "type") == text(condition, "type"));
-        if let Some(known) = known {
+        if let Some(known) = old_conditions.get(text(condition, "type")) {
             restore(as_object(condition), known, "observedGeneration");
         }
     }
@@ -106,16 +106,23 @@ fn restarts(doc: &Value, old: &Value, list: &str, gates: &Gates) -> Vec<FieldErr
     let mut errors = Vec::new();
     let statuses = format!("status.{list}Statuses");
     let new = items(doc, &statuses);
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (index, after) in new.iter().enumerate() {
+        places.entry(text(after, "name")).or_insert(index);
+    }
+    let specs = by(items(old, &format!("spec.{list}s")), "name");
+    let restarts_all = gates.enabled("RestartAllContainersOnContainerExits") && features::uses_restart_all(old);
     for before in items(old, &statuses) {
         let Some(exit) = before.pointer("/state/terminated") else { continue };
         let name = text(before, "name");
-        let Some(index) = new.iter().position(|after| text(after, "name") == name) else { continue };
+        let Some(&index) = places.get(name) else { continue };
         if new[index].pointer("/state/terminated").is_some() {
             continue;
         }
-        let spec = items(old, &format!("spec.{list}s")).iter().find(|spec| text(spec, "name") == name);
         let code = at(exit, "exitCode").as_i64().unwrap_or(0);
-        if !spec.is_some_and(|spec| may_restart(spec, old, list, code, gates)) {
+        let may_restart =
+            |spec: &&Value| (restarts_all && list != "ephemeralContainer") || may_restart(spec, old, list, code, gates);
+        if !specs.get(name).is_some_and(may_restart) {
             errors.push(FieldError::forbidden(
                 format!("{statuses}[{index}].state"),
                 "may not be transitioned to non-terminated state",
@@ -131,10 +138,6 @@ fn restarts(doc: &Value, old: &Value, list: &str, gates: &Gates) -> Vec<FieldErr
 fn may_restart(container: &Value, pod: &Value, list: &str, code: i64, gates: &Gates) -> bool {
     if list == "ephemeralContainer" {
         return false;
-    }
-    let may_restart_all = gates.enabled("RestartAllContainersOnContainerExits");
-    if may_restart_all && features::uses_restart_all(pod) {
-        return true;
     }
     let own = match text(container, "restartPolicy") {
         "Always" if list == "initContainer" => "Always",

@@ -1,6 +1,8 @@
 //! The cells of `kubectl get pods` (API-271, API-272, API-293 to API-309,
 //! LC-388). API-295: what is counted begins at zero.
 
+use std::collections::HashSet;
+
 use ambient::Now;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -125,9 +127,11 @@ impl<'a> Walk<'a> {
     /// API-296; in this order API-297, API-298, API-299, API-300, API-301.
     fn init_containers(&mut self) {
         let specs = items(self.doc, "spec.initContainers");
+        let sidecars: HashSet<&str> =
+            specs.iter().filter(|spec| is_sidecar(spec)).map(|spec| text(spec, "name")).collect();
         for (index, status) in items(self.doc, "status.initContainerStatuses").iter().enumerate() {
             let name = text(status, "name");
-            let sidecar = specs.iter().any(|spec| text(spec, "name") == name && is_sidecar(spec));
+            let sidecar = sidecars.contains(name);
             self.restarts.add(status);
             if sidecar {
                 self.sidecar_restarts.add(status);

@@ -1,8 +1,10 @@
 //! What may change after a pod's creation (API-361, API-588 to API-592).
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
-use crate::doc::{at, items, keep, object, text};
+use crate::doc::{at, by, items, keep, object, text};
 use crate::errors::FieldError;
 use crate::kinds::pod::app_armor;
 
@@ -65,19 +67,17 @@ fn deadline(doc: &Value, old: &Value) -> Option<FieldError> {
 /// Every old toleration must survive; only its seconds may change.
 fn tolerations(doc: &Value, old: &Value) -> Option<FieldError> {
     const PATH: &str = "spec.tolerations";
-    let same = |a: &Value, b: &Value| {
-        ["key", "operator", "value", "effect"].into_iter().all(|field| text(a, field) == text(b, field))
-    };
-    let new = items(doc, PATH);
-    let lost = items(old, PATH).iter().any(|before| !new.iter().any(|after| same(before, after)));
+    let key = |toleration| ["key", "operator", "value", "effect"].map(|field| text(toleration, field));
+    let new: HashSet<[&str; 4]> = items(doc, PATH).iter().map(key).collect();
+    let lost = items(old, PATH).iter().any(|before| !new.contains(&key(before)));
     lost.then(|| FieldError::forbidden(PATH, "existing toleration can not be modified except its tolerationSeconds"))
 }
 
 fn gates(doc: &Value, old: &Value) -> Vec<FieldError> {
     const PATH: &str = "spec.schedulingGates";
-    let known = items(old, PATH);
+    let known = by(items(old, PATH), "name");
     let new = items(doc, PATH).iter().map(|gate| text(gate, "name"));
-    new.filter(|name| !known.iter().any(|gate| text(gate, "name") == *name))
+    new.filter(|name| !known.contains_key(name))
         .map(|name| {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             FieldError::forbidden(format!("{PATH}.{name}"), detail)

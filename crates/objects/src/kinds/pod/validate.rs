@@ -86,14 +86,12 @@ pub(super) fn create(doc: &Value) -> Vec<FieldError> {
 /// do not know what it will be called.
 pub(super) fn own_claims(doc: &Value) -> Vec<FieldError> {
     let (volumes, pod) = (items(doc, "spec.volumes"), text(doc, "metadata.name"));
-    let is_made = |claim: &str| {
-        let mut ephemeral = volumes.iter().filter(|volume| !at(volume, "ephemeral").is_null());
-        ephemeral.any(|volume| format!("{pod}-{}", text(volume, "name")) == claim)
-    };
+    let ephemeral = volumes.iter().filter(|volume| !at(volume, "ephemeral").is_null());
+    let made: BTreeSet<String> = ephemeral.map(|volume| format!("{pod}-{}", text(volume, "name"))).collect();
     let named =
         volumes.iter().enumerate().map(|(index, volume)| (index, text(volume, "persistentVolumeClaim.claimName")));
     named
-        .filter(|(_, claim)| !pod.is_empty() && is_made(claim))
+        .filter(|(_, claim)| !pod.is_empty() && made.contains(*claim))
         .map(|(index, claim)| {
             let path = format!("spec.volumes[{index}].persistentVolumeClaim.claimName");
             FieldError::invalid(path, claim, "must not reference a PVC that gets created for an ephemeral volume")

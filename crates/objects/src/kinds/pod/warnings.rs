@@ -1,7 +1,7 @@
 //! What is allowed in pods and templates, but hardly meant (API-580 to
 //! API-587). Sent as `Warning` headers when they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -116,9 +116,10 @@ fn affinity(warnings: &mut Vec<String>, doc: &Value) {
 fn repeated(warnings: &mut Vec<String>, doc: &Value) {
     for (list, field) in [("spec.hostAliases", "ip"), ("spec.imagePullSecrets", "name")] {
         let all = items(doc, list);
+        let mut seen = HashSet::new();
         for (index, item) in all.iter().enumerate() {
             let value = text(item, field);
-            if all[..index].iter().any(|earlier| text(earlier, field) == value) {
+            if !seen.insert(value) {
                 warnings.push(format!("{list}[{index}].{field}: duplicate {field} {}", quote(value)));
             }
         }
@@ -150,17 +151,20 @@ fn fractions(warnings: &mut Vec<String>, list: &Value, resource: &str, path: &st
 
 /// API-581: a variable may build on its earlier value, but not hide it.
 fn environment(warnings: &mut Vec<String>, container: &Value, path: &str) {
-    let all = items(container, "env");
-    for (index, variable) in all.iter().enumerate() {
+    let mut seen = HashSet::new();
+    for (index, variable) in items(container, "env").iter().enumerate() {
         let (name, value) = (text(variable, "name"), text(variable, "value"));
         let reference = format!("$({name})");
         let builds_on = at(variable, "valueFrom").is_null() && value != reference && value.contains(&reference);
-        if !builds_on && all[..index].iter().any(|earlier| text(earlier, "name") == name) {
+        if !seen.insert(name) && !builds_on {
             let text = format!("hides previous definition of {}, which may be dropped when using apply", quote(name));
             warnings.push(format!("{path}.env[{index}]: {text}"));
         }
     }
 }
+
+/// More ports that are the same are not compared: these are hints, no checks.
+const PORT_PAIRS_MAX: usize = 1_000;
 
 /// API-582.
 fn ports(warnings: &mut Vec<String>, doc: &Value, prefix: &str) {
@@ -174,8 +178,13 @@ fn ports(warnings: &mut Vec<String>, doc: &Value, prefix: &str) {
     let protocol =
         |port: &Value| Some(text(port, "protocol")).filter(|word| !word.is_empty()).unwrap_or("TCP").to_owned();
     let key = |port: &Value| (number(port, "containerPort"), protocol(port));
-    for (index, (path, port)) in all.iter().enumerate() {
-        for (other_path, other) in all[..index].iter().filter(|(_, other)| key(other) == key(port)) {
+    let mut earlier: HashMap<(i64, String), Vec<&(String, &Value)>> = HashMap::new();
+    let mut pairs = 0;
+    for both in &all {
+        let (path, port) = both;
+        let same = earlier.entry(key(port)).or_default();
+        for (other_path, other) in same.iter().take(PORT_PAIRS_MAX.saturating_sub(pairs)) {
+            pairs += 1;
             let hosts = [port, other].map(|port| (number(port, "hostPort"), text(port, "hostIP")));
             let what = match hosts {
                 [one, two] if one == two => "duplicate",
@@ -187,6 +196,7 @@ fn ports(warnings: &mut Vec<String>, doc: &Value, prefix: &str) {
             };
             warnings.push(format!("{path}: {what} port definition with {prefix}{other_path}"));
         }
+        same.push(both);
     }
     let mut named: BTreeMap<&str, &str> = BTreeMap::new();
     for (path, port) in all.iter().filter(|(_, port)| !text(port, "name").is_empty()) {

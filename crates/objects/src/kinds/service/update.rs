@@ -1,5 +1,7 @@
 //! What a change of a Service keeps, drops and may not touch (API-366).
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Value, json};
 
 use super::{is_external, is_headless, needs_cluster_ip, needs_health_port, needs_node_ports};
@@ -42,13 +44,17 @@ fn keep_allocated(doc: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(doc) && needs_node_ports(old) {
-        let known: Vec<Value> = items(old, "spec.ports").to_vec();
-        let used: Vec<Value> = items(doc, "spec.ports").iter().map(|port| at(port, "nodePort").clone()).collect();
+        let key = |port: &Value| (at(port, "port").as_i64(), text(port, "protocol").to_owned());
+        let mut known = HashMap::new();
+        for port in items(old, "spec.ports") {
+            known.entry(key(port)).or_insert_with(|| at(port, "nodePort").clone());
+        }
+        let used: HashSet<Option<i64>> =
+            items(doc, "spec.ports").iter().map(|port| at(port, "nodePort").as_i64()).collect();
         for port in items_mut(doc, "spec.ports").iter_mut().filter(|port| is_zero(at(port, "nodePort"))) {
-            let same = |other: &&Value| ["port", "protocol"].iter().all(|field| at(other, field) == at(port, field));
-            let number = known.iter().find(same).map(|other| at(other, "nodePort").clone());
-            if let Some(number) = number.filter(|number| !is_zero(number) && !used.contains(number)) {
-                port["nodePort"] = number;
+            let number = known.get(&key(port));
+            if let Some(number) = number.filter(|number| !is_zero(number) && !used.contains(&number.as_i64())) {
+                port["nodePort"] = number.clone();
             }
         }
     }

@@ -1,5 +1,7 @@
 //! Where a pod wants to run, and next to whom (API-554 to API-557).
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::Value;
 
 use crate::doc::{at, items, text};
@@ -24,8 +26,14 @@ pub(super) fn all(errors: &mut Errors, spec: &Value) {
         }
     }
     let constraints = items(spec, "topologySpreadConstraints");
+    let mut same: HashMap<[&str; 2], usize> = HashMap::new();
+    for constraint in constraints {
+        *same.entry(spread_key(constraint)).or_default() += 1;
+    }
     for (index, constraint) in constraints.iter().enumerate() {
-        spread(errors, constraint, &constraints[index + 1..], &format!("spec.topologySpreadConstraints[{index}]"));
+        let later = same.entry(spread_key(constraint)).or_default();
+        *later -= 1;
+        spread(errors, constraint, *later > 0, &format!("spec.topologySpreadConstraints[{index}]"));
     }
 }
 
@@ -143,24 +151,33 @@ fn label_keys(errors: &mut Errors, term: &Value, path: &str) {
             invalid_each(&mut errors.0, &format!("{path}[{index}]"), key, names::qualified_name(key));
         }
     }
-    let (matched, mismatched) = (keys("matchLabelKeys"), keys("mismatchLabelKeys"));
-    let mut seen: Vec<&str> =
+    let matched = keys("matchLabelKeys");
+    let mismatched: HashSet<&str> = keys("mismatchLabelKeys").into_iter().collect();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (index, key) in matched.iter().enumerate() {
+        places.entry(key).or_insert(index);
+    }
+    let mut seen: HashSet<&str> =
         at(selector, "matchLabels").as_object().into_iter().flatten().map(|(key, _)| key.as_str()).collect();
     for key in items(selector, "matchExpressions").iter().map(|expression| text(expression, "key")) {
-        if let Some(index) = matched.iter().position(|matched| *matched == key).filter(|_| seen.contains(&key)) {
+        if let Some(index) = places.get(key).filter(|_| seen.contains(key)) {
             let detail = "exists in both matchLabelKeys and labelSelector";
             errors.push(FieldError::invalid(format!("{path}[{index}]"), key, detail));
         }
-        seen.push(key);
+        seen.insert(key);
     }
-    for (index, key) in matched.iter().enumerate().filter(|(_, key)| mismatched.contains(key)) {
+    for (index, key) in matched.iter().enumerate().filter(|(_, key)| mismatched.contains(**key)) {
         let detail = "exists in both matchLabelKeys and mismatchLabelKeys";
         errors.push(FieldError::invalid(format!("{path}.matchLabelKeys[{index}]"), *key, detail));
     }
 }
 
+fn spread_key(constraint: &Value) -> [&str; 2] {
+    ["topologyKey", "whenUnsatisfiable"].map(|field| text(constraint, field))
+}
+
 /// API-557.
-fn spread(errors: &mut Errors, constraint: &Value, others: &[Value], path: &str) {
+fn spread(errors: &mut Errors, constraint: &Value, comes_again: bool, path: &str) {
     let positive = |errors: &mut Errors, field: &str| {
         let number = at(constraint, field).as_i64().unwrap_or(0);
         if number <= 0 {
@@ -176,8 +193,7 @@ fn spread(errors: &mut Errors, constraint: &Value, others: &[Value], path: &str)
     if !known.contains(&when) {
         errors.push(FieldError::not_supported(format!("{path}.whenUnsatisfiable"), when, &known));
     }
-    let is_same = |other: &Value| text(other, "topologyKey") == key && text(other, "whenUnsatisfiable") == when;
-    if others.iter().any(is_same) {
+    if comes_again {
         let path = format!("{path}.{{topologyKey, whenUnsatisfiable}}");
         errors.push(FieldError::duplicate(path, format!("{{{key}, {when}}}")));
     }

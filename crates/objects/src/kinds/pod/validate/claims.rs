@@ -1,7 +1,7 @@
 //! What a pod asks for as a whole: claims of devices, resources of the pod,
 //! overhead (API-529, API-564 to API-566).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::resources;
 use crate::Quantity;
 use crate::api::core::v1::PodSpec;
 use crate::doc::{at, items, text};
-use crate::errors::{Errors, FieldError};
+use crate::errors::{Errors, FieldError, clipped};
 use crate::kinds::resource_names::is_huge;
 use crate::meta::invalid_each;
 use crate::names;
@@ -50,12 +50,18 @@ fn claims(errors: &mut Errors, spec: &Value) {
     }
 }
 
+/// How much of the names that could have been meant is told.
+const NAMES_BYTES_MAX: usize = 1_024;
+
 /// API-529: the claims one container uses are among those of its pod.
 pub(super) fn of_container(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
     let mut known: Vec<&str> = items(spec, "resourceClaims").iter().map(|claim| text(claim, "name")).collect();
     known.sort_unstable();
     known.dedup();
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let names = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
+    let names = clipped(&names, NAMES_BYTES_MAX);
+    // By claim: which requests of it.
+    let mut seen: HashMap<&str, HashSet<&str>> = HashMap::new();
     for (index, claim) in items(container, "resources.claims").iter().enumerate() {
         let path = format!("{path}.resources.claims[{index}]");
         let (name, request) = (text(claim, "name"), text(claim, "request"));
@@ -65,17 +71,16 @@ pub(super) fn of_container(errors: &mut Errors, container: &Value, path: &str, s
         }
         errors.optional(&format!("{path}.request"), request, names::dns_label);
         // All of a claim is more than one request of it.
-        let overlaps = |(other, part): &&(&str, &str)| {
-            *other == name && (*part == request || part.is_empty() || request.is_empty())
-        };
-        if seen.iter().any(|entry| overlaps(&entry)) {
+        let others = seen.entry(name).or_default();
+        let is_alone = others.is_empty();
+        let overlaps = others.contains("") || request.is_empty() || others.contains(request);
+        others.insert(request);
+        if !is_alone && overlaps {
             let value = if request.is_empty() { name.to_owned() } else { format!("{name}/{request}") };
             errors.push(FieldError::duplicate(&path, value));
         }
-        seen.push((name, request));
-        if !known.contains(&name) {
+        if known.binary_search(&name).is_err() {
             let detail = "must be one of the names in pod.spec.resourceClaims";
-            let names = if known.is_empty() { " which is empty".to_owned() } else { format!(": {}", known.join(", ")) };
             errors.push(FieldError { detail: format!("{detail}{names}"), ..FieldError::not_found(path, name) });
         }
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::volume::Volumes;
 use super::{Errors, claims, env, probe, resources};
-use crate::doc::{at, items, text};
+use crate::doc::{at, by, items, text};
 use crate::errors::FieldError;
 use crate::kinds::pod::features::{Features, RESTART_ALL};
 use crate::meta::invalid_each;
@@ -45,6 +45,8 @@ pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>, feat
             restart(errors, container, &path, features);
         }
     }
+    let targets: BTreeSet<&str> =
+        ["containers", "initContainers"].iter().flat_map(|list| items(spec, list)).map(|it| text(it, "name")).collect();
     for (index, container) in items(spec, "ephemeralContainers").iter().enumerate() {
         let path = format!("spec.ephemeralContainers[{index}]");
         common(errors, container, &path, &pod);
@@ -52,12 +54,12 @@ pub(super) fn all(errors: &mut Errors, spec: &Value, volumes: &Volumes<'_>, feat
         if !name.is_empty() && !seen.insert(name) {
             errors.push(FieldError::duplicate(format!("{path}.name"), name));
         }
-        ephemeral(errors, container, &path, spec);
+        ephemeral(errors, container, &path, &targets);
     }
 }
 
 /// API-536, LC-145: it comes late and is not asked how it is.
-fn ephemeral(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
+fn ephemeral(errors: &mut Errors, container: &Value, path: &str, targets: &BTreeSet<&str>) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
     for field in [
         "ports",
@@ -86,8 +88,7 @@ fn ephemeral(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
         }
     }
     let target = text(container, "targetContainerName");
-    let mut others = items(spec, "containers").iter().chain(items(spec, "initContainers"));
-    if !target.is_empty() && !others.any(|other| text(other, "name") == target) {
+    if !target.is_empty() && !targets.contains(target) {
         errors.push(FieldError::not_found(format!("{path}.targetContainerName"), target));
     }
 }
@@ -179,9 +180,7 @@ fn mounts(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes<
 /// API-520: block devices come from claims.
 fn devices(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes<'_>) {
     let (mut names, mut paths) = (BTreeSet::new(), BTreeSet::new());
-    let is_mounted = |field: &str, value: &str| {
-        !value.is_empty() && items(container, "volumeMounts").iter().any(|mount| text(mount, field) == value)
-    };
+    let mounted = ["name", "mountPath"].map(|field| by(items(container, "volumeMounts"), field));
     for (index, device) in items(container, "volumeDevices").iter().enumerate() {
         let (name, target) = (text(device, "name"), text(device, "devicePath"));
         let (name_path, path) =
@@ -206,10 +205,10 @@ fn devices(errors: &mut Errors, container: &Value, path: &str, volumes: &Volumes
         } else if !paths.insert(target) {
             errors.push(FieldError::invalid(&path, target, "must be unique"));
         }
-        if is_mounted("name", name) {
+        if !name.is_empty() && mounted[0].contains_key(name) {
             errors.push(FieldError::invalid(&name_path, name, "must not already exist in volumeMounts"));
         }
-        if is_mounted("mountPath", target) {
+        if !target.is_empty() && mounted[1].contains_key(target) {
             let detail = "must not already exist as a path in volumeMounts";
             errors.push(FieldError::invalid(&path, target, detail));
         }
