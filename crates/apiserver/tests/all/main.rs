@@ -6,6 +6,7 @@ mod accounts;
 mod admission;
 mod apply;
 mod audit;
+mod cost;
 mod deleting;
 mod discovery;
 mod encryption;
