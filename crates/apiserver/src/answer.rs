@@ -1,6 +1,7 @@
 //! Answers: bodies, headers, and the JSON forms every handler shares.
 
 use std::convert::Infallible;
+use std::future::Future;
 use std::io::Write;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use futures::StreamExt;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, StreamBody};
+use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use serde_json::Value;
 
@@ -30,6 +31,12 @@ pub(crate) fn full(bytes: impl Into<Bytes>) -> Body {
 /// A body that flushes every item on its own.
 pub(crate) fn stream(items: impl Stream<Item = Bytes> + Send + 'static) -> Body {
     StreamBody::new(items.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
+}
+
+/// A stream that ends when something has happened.
+pub(crate) fn until(body: Body, end: impl Future<Output = ()> + Send + 'static) -> Body {
+    let data = BodyDataStream::new(body).filter_map(|data| std::future::ready(data.ok()));
+    stream(data.take_until(Box::pin(end)))
 }
 
 pub(crate) fn json_bytes(code: StatusCode, bytes: impl Into<Bytes>) -> Response<Body> {

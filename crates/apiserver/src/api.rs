@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ambient::{Clock, Ids};
+use ambient::{Clock, Ids, Timestamp};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request};
@@ -84,9 +84,41 @@ pub(crate) struct Api {
 pub(crate) struct Origin {
     /// None: a caller without a certificate.
     pub(crate) identity: Option<Arc<Identity>>,
+    /// None: the identity is for ever.
+    pub(crate) expires: Option<Timestamp>,
     /// None: from within the process.
     pub(crate) address: Option<IpAddr>,
+    /// None likewise.
+    pub(crate) connection: Option<listener::Connection>,
 }
+
+impl Origin {
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.expires.is_some_and(|expires| expires < now)
+    }
+
+    /// No more is taken from there.
+    pub(crate) fn end(&self) {
+        if let Some(connection) = &self.connection {
+            connection.end();
+        }
+    }
+}
+
+/// Waits until a moment of the wall clock has passed.
+async fn passed(clock: Clock, moment: Timestamp) {
+    loop {
+        let left = moment.duration_since(clock.now().wall);
+        if left.is_negative() {
+            return;
+        }
+        // Wall clocks are set now and then.
+        tokio::time::sleep(left.unsigned_abs().clamp(CLOCK_STEP_MIN, CLOCK_STEP_MAX)).await;
+    }
+}
+
+const CLOCK_STEP_MIN: Duration = Duration::from_millis(10);
+const CLOCK_STEP_MAX: Duration = Duration::from_secs(60);
 
 /// One request to a served kind.
 pub(crate) struct Call {
@@ -126,6 +158,8 @@ struct Exchange {
     audit_id: Option<HeaderValue>,
     manner: Manner,
     trail: Option<Trail>,
+    /// When a stream has to end, at the latest.
+    expires: Option<Timestamp>,
     /// Held until the answer is ready.
     held: Option<Held>,
     seat: Option<Seat>,
@@ -174,6 +208,7 @@ impl Exchange {
             audit_id: given.or_else(|| HeaderValue::from_str(&api.ids.uid()).ok()),
             manner: Manner::of(parts, query),
             trail: log.map(|log| Trail::start(log, &api.clock, parts, query, from.address)),
+            expires: from.expires,
             held: None,
             seat: None,
         }
@@ -222,9 +257,12 @@ impl Api {
         exchange: &mut Exchange,
     ) -> Result<Admitted, ApiError> {
         let url_path = parts.uri.path().to_owned();
-        let caller = auth::authenticate(self, from.identity.as_deref(), &parts.headers, &url_path).await?;
+        let caller = auth::authenticate(self, from, &parts.headers, &url_path).await?;
         if let Some(trail) = &mut exchange.trail {
             trail.caller(&caller);
+        }
+        if let Some(connection) = from.connection.as_ref().filter(|_| caller.user != auth::ANONYMOUS) {
+            connection.is_of(&caller.user);
         }
         let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
         if let (Some(trail), Some(other)) = (&mut exchange.trail, &seen_as) {
@@ -329,6 +367,10 @@ impl Api {
                     answer::refusal(&ApiError::Internal(error.to_string()))
                 }),
             };
+        }
+        if let Some(expires) = exchange.expires.filter(|_| !is_whole) {
+            let until = Box::pin(passed(self.clock.clone(), expires));
+            response = response.map(|body| answer::until(body, until));
         }
         match exchange.trail {
             Some(trail) => trail.finish(response, is_whole),

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use ambient::Timestamp;
 use http::HeaderMap;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::accounts;
-use crate::api::Api;
+use crate::api::{Api, Origin};
 use crate::error::ApiError;
 
 /// An authenticated caller.
@@ -56,10 +57,10 @@ impl Identity {
         Self::new("system:kube-controller-manager", std::iter::empty::<String>())
     }
 
-    /// API-639: subject CN is the user, each O a group. None if the
-    /// certificate can not be read, or names nobody or several: others would
-    /// take another one of them.
-    pub(crate) fn from_certificate(der: &[u8]) -> Option<Self> {
+    /// API-639: subject CN is the user, each O a group; and until when that
+    /// holds. None if the certificate can not be read, or names nobody or
+    /// several: others would take another one of them.
+    pub(crate) fn from_certificate(der: &[u8]) -> Option<(Self, Timestamp)> {
         let (rest, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
         let subject = certificate.subject();
         let mut names = subject.iter_common_name();
@@ -73,7 +74,8 @@ impl Identity {
         let mut identity = Self::new(user, groups);
         let hash: String = Sha256::digest(der).iter().map(|byte| format!("{byte:02x}")).collect();
         identity.extra.insert(CREDENTIAL.to_owned(), vec![format!("X509SHA256={hash}")]);
-        Some(identity)
+        let expires = Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?;
+        Some((identity, expires))
     }
 
     /// API-643: the node this caller is the agent of.
@@ -122,12 +124,17 @@ pub(crate) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id"
 /// where everybody may be; who shows something wrong is nobody anywhere.
 pub(crate) async fn authenticate(
     api: &Api,
-    certified: Option<&Identity>,
+    from: &Origin,
     headers: &HeaderMap,
     path: &str,
 ) -> Result<Identity, ApiError> {
-    if let Some(identity) = certified {
-        return Ok(identity.clone());
+    if let Some(identity) = &from.identity {
+        // TLS looked once, when the connection was made.
+        if from.is_expired(api.clock.now().wall) {
+            from.end();
+            return Err(ApiError::Unauthorized);
+        }
+        return Ok(Identity::clone(identity));
     }
     match accounts::bearer(api, headers).await? {
         Some(identity) => Ok(identity),
@@ -170,7 +177,7 @@ mod tests {
                 params.distinguished_name.push(kind.clone(), *name);
             }
             let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
-            Identity::from_certificate(certificate.der()).map(|identity| (identity.user, identity.groups))
+            Identity::from_certificate(certificate.der()).map(|(identity, _)| (identity.user, identity.groups))
         };
         let (user, group) = ((DnType::CommonName, "jane"), (DnType::OrganizationName, "dev"));
         let jane = Some(("jane".to_owned(), vec!["dev".to_owned(), AUTHENTICATED.to_owned()]));

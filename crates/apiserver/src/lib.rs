@@ -101,6 +101,8 @@ pub struct Config {
     pub services: ServiceConfig,
     /// What servers beside us may believe, published for them.
     pub trust: Option<Trust>,
+    /// How many connections there may be, and how long they may be silent.
+    pub connections: listener::Limits,
     /// Where to write who asked for what, if anywhere.
     pub audit: Option<Arc<AuditLog>>,
 }
@@ -162,7 +164,7 @@ impl ApiServer {
 
     /// The server as seen by one in-process caller: no socket, no TLS.
     pub fn service(&self, identity: Identity) -> Service {
-        let from = Origin { identity: Some(Arc::new(identity)), address: None };
+        let from = Origin { identity: Some(Arc::new(identity)), ..Origin::default() };
         Service { api: Arc::clone(&self.0), from, agent: None }
     }
 
@@ -182,7 +184,7 @@ impl ApiServer {
     ) -> std::io::Result<()> {
         tokio::select! {
             biased;
-            served = serve::serve(Arc::clone(&self.0), listener, tls, shutdown) => served,
+            () = serve::serve(Arc::clone(&self.0), listener, tls, shutdown) => Ok(()),
             never = expiry::run(&self.0) => match never {},
         }
     }

@@ -8,17 +8,16 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ambient::Timestamp;
 use bytes::Bytes;
 use client::Cache;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use listener::Peer;
 use objects::api::core::v1::Pod;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio_rustls::TlsAcceptor;
+use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::ctx::Ctx;
@@ -42,10 +41,10 @@ pub struct Listener {
 }
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Pods = Arc<Cache<Pod>>;
 
 const CONNECTIONS_MAX: usize = 1000;
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Never returns.
 pub(crate) async fn serve(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
@@ -54,58 +53,41 @@ pub(crate) async fn serve(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
 }
 
 async fn accept(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
-    let acceptor = TlsAcceptor::from(listener.tls);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let mut connections = tokio::task::JoinSet::new();
     let door = Arc::new(Doorkeeper::default());
-    loop {
-        while connections.try_join_next().is_some() {}
-        let Ok(place) = places.clone().acquire_owned().await else { return };
-        let stream = match listener.tcp.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "the kubelet server cannot accept");
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let (ctx, pods, door, acceptor) = (ctx.clone(), pods.clone(), door.clone(), acceptor.clone());
-        connections.spawn(async move {
-            if let Err(error) = talk(ctx, pods, door, acceptor, stream).await {
-                tracing::debug!(%error, "kubelet connection ended");
-            }
-            drop(place);
-        });
-    }
+    let limits = listener::Limits { connections: CONNECTIONS_MAX, ..listener::Limits::default() };
+    let make = move |peer: Peer| {
+        let who = Caller::of(&peer.certificates);
+        let (ctx, pods, door) = (ctx.clone(), pods.clone(), door.clone());
+        move |request| {
+            let (ctx, pods, door, who) = (ctx.clone(), pods.clone(), door.clone(), who.clone());
+            let connection = peer.connection.clone();
+            async move { admit(&ctx, &pods, &door, who, connection, request).await }
+        }
+    };
+    listener::serve(listener.tcp, listener.tls, limits, std::future::pending(), make).await;
 }
 
-type Failure = Box<dyn std::error::Error + Send + Sync>;
-
-async fn talk(
-    ctx: Arc<Ctx>,
-    pods: Pods,
-    door: Arc<Doorkeeper>,
-    acceptor: TlsAcceptor,
-    stream: TcpStream,
-) -> Result<(), Failure> {
-    stream.set_nodelay(true)?;
-    let stream = tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)).await??;
-    let who = Caller::of(stream.get_ref().1.peer_certificates());
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let (ctx, pods, door, who) = (ctx.clone(), pods.clone(), door.clone(), who.clone());
-        async move {
-            let path = request.uri().path().trim_matches('/');
-            let asked = (request.method(), path, request.headers());
-            Ok::<_, Infallible>(match door.refusal(&ctx, who.as_ref(), asked).await {
-                Some(refused) => refused,
-                None => answer(&ctx, &pods, request).await,
-            })
-        }
-    });
-    let mut server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(HANDSHAKE_TIMEOUT);
-    server.http2().timer(TokioTimer::new());
-    server.serve_connection_with_upgrades(TokioIo::new(stream), service).await
+async fn admit(
+    ctx: &Arc<Ctx>,
+    pods: &Pods,
+    door: &Doorkeeper,
+    who: Option<(Caller, Timestamp)>,
+    connection: listener::Connection,
+    request: Request<Incoming>,
+) -> Response<Body> {
+    // TLS looked once, when the connection was made.
+    if who.as_ref().is_some_and(|(_, expires)| *expires < ctx.clock.now().wall) {
+        connection.end();
+        return text(StatusCode::UNAUTHORIZED, "Unauthorized".to_owned());
+    }
+    let who = who.as_ref().map(|(caller, _)| caller);
+    let path = request.uri().path().trim_matches('/');
+    let asked = (request.method(), path, request.headers());
+    if let Some(refused) = door.refusal(ctx, who, asked).await {
+        return refused;
+    }
+    connection.is_of(who.map_or("a bearer of a token", Caller::user));
+    answer(ctx, pods, request).await
 }
 
 async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Response<Body> {

@@ -82,6 +82,7 @@ impl Plan<'_> {
                 front_proxy: pki::front_proxy(&places.pki(), self.clock.now().wall)?,
             }),
             audit: self.audit_log()?,
+            ..apiserver::Config::default()
         };
         let api = ApiServer::new(store, config, self.clock.clone(), self.ids.clone());
         api.bootstrap().await?;

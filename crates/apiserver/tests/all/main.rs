@@ -6,6 +6,7 @@ mod accounts;
 mod admission;
 mod apply;
 mod audit;
+mod connections;
 mod cost;
 mod deleting;
 mod discovery;

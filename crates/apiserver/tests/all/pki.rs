@@ -33,11 +33,17 @@ impl Authority {
 
     /// For 127.0.0.1 as a server and for `user` as a client.
     pub(crate) fn issue(&self, user: &str, group: &str) -> Certificate {
+        self.issue_until(user, group, 4096)
+    }
+
+    /// The same, not valid from a year on.
+    pub(crate) fn issue_until(&self, user: &str, group: &str, year: i32) -> Certificate {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
         params.distinguished_name.push(DnType::CommonName, user);
         params.distinguished_name.push(DnType::OrganizationName, group);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let certificate = params.signed_by(&key, &self.0).unwrap();
         Certificate {
             pem: certificate.pem(),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use ambient::Mono;
+use ambient::{Mono, Timestamp};
 use client::ApiError;
 use http::{HeaderMap, Method, Response, StatusCode, header};
 use objects::api::authentication::v1::{TokenReview, TokenReviewSpec};
@@ -35,10 +35,10 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// None: the connection shows no certificate that names one and can be
-    /// read to the end.
-    pub(super) fn of(certificates: Option<&[rustls::pki_types::CertificateDer<'_>]>) -> Option<Self> {
-        let certificate = certificates.and_then(<[_]>::first)?;
+    /// And until when. None: the connection shows no certificate that names one
+    /// and can be read to the end.
+    pub(super) fn of(certificates: &[rustls::pki_types::CertificateDer<'_>]) -> Option<(Self, Timestamp)> {
+        let certificate = certificates.first()?;
         let (rest, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
         let subject = certificate.subject();
         let text =
@@ -50,7 +50,12 @@ impl Caller {
         }
         let mut groups: Vec<String> = subject.iter_organization().map(text).collect::<Option<_>>()?;
         groups.push("system:authenticated".to_owned());
-        Some(Self { user, groups, ..Self::default() })
+        let expires = Timestamp::from_second(certificate.validity().not_after.timestamp()).ok()?;
+        Some((Self { user, groups, ..Self::default() }, expires))
+    }
+
+    pub(super) fn user(&self) -> &str {
+        &self.user
     }
 }
 
