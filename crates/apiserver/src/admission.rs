@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use store::ListRequest;
 
 use crate::api::{Api, Call};
+use crate::auth::Identity;
 use crate::error::ApiError;
 use crate::{authz, certificates, namespaces, object, services, write};
 use node_restriction::Write;
@@ -59,41 +60,47 @@ pub(crate) async fn create(
     Ok(())
 }
 
-/// What this caller may not create, although it may create something.
-pub(crate) async fn check_create(api: &Api, call: &mut Call, doc: &Value) -> Result<(), ApiError> {
+/// What this caller may not create, although it may create something. The
+/// document is what will be stored.
+pub(crate) async fn judge_create(api: &Api, call: &mut Call, doc: &Value) -> Result<(), ApiError> {
     warn(call, objects::kinds::stored_only::warning(call.kind));
+    if is_restricted(call) {
+        node_restriction::check(api, call, Write::Create(doc)).await?;
+        authz::check_create(api, call, doc).await?;
+    }
     if call.kind.kind == "CertificateSigningRequest" {
         certificates::check_create(doc)?;
     }
-    check_security(api, call, doc, None).await?;
+    check_security(api, call, doc, None).await
+}
+
+/// Who may not change this, although it may change the object. The document is
+/// all that was asked for, also what this request can not change (API-682).
+pub(crate) async fn restrict_update(api: &Api, call: &Call, doc: &Value, old: &Value) -> Result<(), ApiError> {
     if !is_restricted(call) {
         return Ok(());
     }
-    let mut doc = doc.clone();
-    call.kind.ops.default(&mut doc);
-    node_restriction::check(api, call, Write::Create(&doc)).await?;
-    authz::check_create(api, call, &doc).await
+    node_restriction::check(api, call, Write::Update { doc, old }).await?;
+    authz::check_update(api, call, doc, old).await
 }
 
-/// What this caller may not change, although it may change the object.
-pub(crate) async fn check_update(api: &Api, call: &mut Call, doc: &Value, old: &Value) -> Result<(), ApiError> {
+/// What may not become of an object. The document is what will be stored.
+pub(crate) async fn judge_update(api: &Api, call: &mut Call, doc: &Value, old: &Value) -> Result<(), ApiError> {
     warn(call, objects::kinds::stored_only::warning(call.kind));
     if call.kind.kind == "CertificateSigningRequest" {
         certificates::check_update(api, call, doc, old).await?;
     }
-    check_security(api, call, doc, Some(old)).await?;
-    if !is_restricted(call) {
-        return Ok(());
-    }
-    let mut doc = doc.clone();
-    call.kind.ops.default(&mut doc);
-    node_restriction::check(api, call, Write::Update { doc: &doc, old }).await?;
-    authz::check_update(api, call, &doc, old).await
+    check_security(api, call, doc, Some(old)).await
 }
 
-/// What this caller may not delete, although it may delete something.
-pub(crate) async fn check_delete(api: &Api, call: &Call) -> Result<(), ApiError> {
-    if is_restricted(call) { node_restriction::check(api, call, Write::Delete).await } else { Ok(()) }
+/// What this caller may not delete or evict, although it may delete something.
+pub(crate) async fn judge_delete(api: &Api, call: &Call, old: &Value) -> Result<(), ApiError> {
+    if is_restricted(call) { node_restriction::check(api, call, Write::Delete(old)).await } else { Ok(()) }
+}
+
+/// Who may not give a pod its node, although it may write pods.
+pub(crate) fn judge_binding(caller: &Identity, pod: &str) -> Result<(), ApiError> {
+    node_restriction::check_binding(caller, pod)
 }
 
 /// API-717: what the namespace's labels say about pods.

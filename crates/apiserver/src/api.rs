@@ -431,7 +431,7 @@ impl Api {
             Payload::Passed(body) => (Bytes::new(), Some(body)),
         };
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
-            return pods::bind_by_collection(self, &path, &parts.headers, &query, body).await;
+            return pods::bind_by_collection(self, &caller, &path, &parts.headers, &query, body).await;
         }
         let kind = objects::kinds::find(&path.group, &path.version, &path.resource);
         let kind = kind.ok_or(ApiError::NoSuchResource)?;
@@ -507,7 +507,7 @@ impl Api {
             // API-108: the collection of all namespaces can only be read.
             _ if is_everywhere => Err(ApiError::MethodNotAllowed),
             // API-345: objects are not made by name.
-            Verb::Create if call.path.name.is_none() => write::create(self, call, body).await,
+            Verb::Create if call.path.name.is_none() => write::post(self, call, body).await,
             Verb::Update if call.path.name.is_some() => write::replace(self, call, body, write::Part::Main).await,
             // API-083, API-084: what most of kubectl's verbs come down to.
             Verb::Patch if call.path.name.is_some() => write::patch(self, call, body, write::Part::Main).await,

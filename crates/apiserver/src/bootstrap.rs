@@ -11,9 +11,8 @@ use serde_json::{Value, json};
 use store::{Op, WriteError};
 
 use crate::api::Api;
-use crate::body::WriteOptions;
 use crate::error::ApiError;
-use crate::{Trust, authz, namespaces, object, write};
+use crate::{Trust, authz, create, namespaces, object};
 
 pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
     let accounts = kinds::find("", "v1", "serviceaccounts");
@@ -55,7 +54,7 @@ async fn ensure(api: &Api, kind: &'static Kind, namespace: Option<&str>, name: &
 }
 
 async fn create(api: &Api, kind: &'static Kind, namespace: Option<&str>, doc: Value) -> Result<(), ApiError> {
-    match write::create_object(api, kind, namespace, doc, &WriteOptions::default()).await {
+    match create::by_server(api, kind, namespace, doc).await {
         // Another server of the same store was faster.
         Ok(_) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
         Err(error) => Err(error),

@@ -20,15 +20,20 @@ pub(crate) async fn delete(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     if options.propagation.is_none() && (call.kind.group, call.kind.kind) == ("batch", "Job") {
         call.warnings.push(JOB_ORPHANS.to_owned());
     }
-    namespaces::check_protected(call.kind, call.name())?;
-    admission::check_delete(api, call).await?;
-    check_system(call.kind, call.name())?;
-    let deleted = delete_object(api, call.kind, call.namespace(), call.name(), &options).await?;
-    // Nobody must lose the way to this server.
-    if bootstrap::is_kept(call.kind, call.namespace(), call.name()) && !options.is_dry_run {
-        bootstrap::keep(api).await?;
-    }
+    let deleted = remove(api, call, call.name(), &options).await?;
     deleted_answer(api, call, &deleted, &options)
+}
+
+/// What follows when an object is gone, however that came about.
+pub(crate) async fn after_removal(
+    api: &Api,
+    kind: &'static Kind,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<(), ApiError> {
+    authz::after_write(api, kind).await?;
+    // Nobody must lose the way to this server.
+    if bootstrap::is_kept(kind, namespace, name) { bootstrap::keep(api).await } else { Ok(()) }
 }
 
 const JOB_ORPHANS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
@@ -51,17 +56,17 @@ pub(crate) struct Deleted {
 /// How often a race against other writers is run again.
 const DELETE_TRIES: u32 = 16;
 
-pub(crate) async fn delete_object(
-    api: &Api,
-    kind: &'static Kind,
-    namespace: Option<&str>,
-    name: &str,
-    options: &DeleteOptions,
-) -> Result<Deleted, ApiError> {
+/// The one way by which objects are deleted: one by one, together or by
+/// eviction. What is protected stays.
+pub(crate) async fn remove(api: &Api, call: &Call, name: &str, options: &DeleteOptions) -> Result<Deleted, ApiError> {
+    let (kind, namespace) = (call.kind, call.namespace());
+    namespaces::check_protected(kind, name)?;
+    check_system(kind, name)?;
     let key = object::key(kind, namespace, name);
     for _ in 0..DELETE_TRIES {
         let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind, name))?;
         let doc = object::document_as(kind, &entry);
+        admission::judge_delete(api, call, &doc).await?;
         check_preconditions(kind, &doc, options)?;
         let wish = Wish { grace: options.grace_seconds, propagation: propagation(kind, &doc, options) };
         let outcome = deletion::decide(&doc, wish, api.clock.now().wall);
@@ -73,7 +78,7 @@ pub(crate) async fn delete_object(
             Err(Failure::Refused(error)) => return Err(error),
             Ok(deleted) => {
                 if !deleted.exists {
-                    authz::after_write(api, kind).await?;
+                    after_removal(api, kind, namespace, name).await?;
                 }
                 return Ok(deleted);
             }
@@ -208,14 +213,16 @@ fn answers_with_object(kind: &Kind) -> bool {
     )
 }
 
-/// API-152, API-386: every selected object, the same rules for each.
+/// API-152, API-386: every selected object, the same rules for each. What may
+/// not go stays, the rest goes; then the first refusal is the answer.
 pub(crate) async fn delete_collection(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
     let page = read::select(api, call).await?;
     let mut items = Vec::with_capacity(page.entries.len());
+    let mut refusal = None;
     for entry in &page.entries {
         let doc = object::document(entry);
-        match delete_object(api, call.kind, call.namespace(), object::name(&doc), &options).await {
+        match remove(api, call, object::name(&doc), &options).await {
             Ok(mut deleted) => {
                 // API-200: what they are says the list.
                 if let Some(doc) = deleted.doc.as_object_mut() {
@@ -225,8 +232,12 @@ pub(crate) async fn delete_collection(api: &Api, call: &Call, bytes: Bytes) -> A
                 items.push(deleted.doc);
             }
             Err(ApiError::NotFound { .. }) => {}
+            Err(error @ ApiError::Forbidden { .. }) => refusal = refusal.or(Some(error)),
             Err(error) => return Err(error),
         }
+    }
+    if let Some(refusal) = refusal {
+        return Err(refusal);
     }
     let list = json!({
         "kind": call.kind.list_kind, "apiVersion": call.kind.api_version(),

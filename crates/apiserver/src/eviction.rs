@@ -26,8 +26,9 @@ pub(crate) async fn evict(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     let eviction = parse(call, &bytes)?;
     let mut options = DeleteOptions::of(&eviction["deleteOptions"])?;
     options.is_dry_run |= write.is_dry_run;
-    admission::check_delete(api, call).await?;
-    let eviction = Eviction { api, namespace: call.namespace(), name: call.name(), options };
+    let eviction = Eviction { api, call, namespace: call.namespace(), name: call.name(), options };
+    // Before a budget is charged for it.
+    admission::judge_delete(api, call, &eviction.pod().await?).await?;
     let status = match eviction.carry_out().await? {
         Outcome::Evicted => json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -74,6 +75,7 @@ enum Outcome {
 
 struct Eviction<'a> {
     api: &'a Api,
+    call: &'a Call,
     namespace: Option<&'a str>,
     name: &'a str,
     options: DeleteOptions,
@@ -177,7 +179,7 @@ impl Eviction<'_> {
             // Our own write does not count against the version that was asked.
             options.version = options.version.map(|_| marked.to_string());
         }
-        delete::delete_object(self.api, pods::kind(), self.namespace, self.name, &options).await.map(drop)
+        delete::remove(self.api, self.call, self.name, &options).await.map(drop)
     }
 
     async fn mark(&self, options: &DeleteOptions) -> Result<Revision, ApiError> {

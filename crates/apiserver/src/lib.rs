@@ -28,6 +28,7 @@ mod bootstrap;
 mod certificates;
 mod components;
 mod connect;
+mod create;
 mod delete;
 mod deletion;
 mod discovery;

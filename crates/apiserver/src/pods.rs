@@ -8,6 +8,7 @@ use store::{Op, WriteError};
 
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call};
+use crate::auth::Identity;
 use crate::body::WriteOptions;
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::query::Query;
@@ -25,12 +26,14 @@ pub(crate) async fn bind(api: &Api, call: &Call, bytes: Bytes) -> Answer {
     if !given.is_empty() && given != call.name() {
         return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
     }
+    admission::judge_binding(&call.caller, call.name())?;
     assign(api, call.namespace(), call.name(), &binding, &options).await
 }
 
 /// POST …/bindings names the pod in the body.
 pub(crate) async fn bind_by_collection(
     api: &Api,
+    caller: &Identity,
     path: &ResourcePath,
     headers: &HeaderMap,
     query: &Query,
@@ -39,7 +42,10 @@ pub(crate) async fn bind_by_collection(
     let options = WriteOptions::parse(query, "CreateOptions")?;
     let binding = parse(headers, &bytes)?;
     let name = object::name(&binding).to_owned();
-    assign(api, path.namespace.as_deref(), &name, &binding, &options).await
+    // API-108: pods are in namespaces.
+    let namespace = path.namespace.as_deref().ok_or(ApiError::NoSuchResource)?;
+    admission::judge_binding(caller, &name)?;
+    assign(api, Some(namespace), &name, &binding, &options).await
 }
 
 fn parse(headers: &HeaderMap, bytes: &Bytes) -> Result<Value, ApiError> {

@@ -6,13 +6,14 @@ use http::StatusCode;
 use objects::Subresource;
 use objects::kinds::scale;
 use serde_json::{Value, json};
+use store::Entry;
 
 use crate::answer::Answer;
 use crate::api::{Api, Call};
 use crate::body::{self, Patch, PatchKind, WriteOptions};
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::ownership::{self, Config, Endpoint};
-use crate::write::{self, Part, Stored};
+use crate::write::{self, Next, Part};
 use crate::{negotiate, object, read};
 
 pub(crate) async fn get(api: &Api, call: &mut Call) -> Answer {
@@ -48,14 +49,8 @@ enum Source {
 }
 
 impl Source {
-    /// The controller, who owns its fields, and whether all this is for one version only.
-    fn next(
-        &self,
-        api: &Api,
-        call: &mut Call,
-        old: &Value,
-        options: &WriteOptions,
-    ) -> Result<(Value, Value, bool), ApiError> {
+    /// What becomes of the controller.
+    fn next(&self, api: &Api, call: &mut Call, old: &Value, options: &WriteOptions) -> Result<Next, ApiError> {
         let endpoint = Endpoint { options, part: Part::Of(Subresource::Scale) };
         let mut wanted = match self {
             Self::Replace(wanted) => wanted.clone(),
@@ -66,34 +61,22 @@ impl Source {
             Self::Apply(config) => {
                 let (doc, owners) = config.apply_scale(api, call.kind, old, endpoint)?;
                 let is_conditional = check(api, call, &mut config.document.clone(), old)?;
-                return Ok((doc, owners, is_conditional));
+                return Ok(Next { doc, owners, is_conditional });
             }
         };
         let is_conditional = check(api, call, &mut wanted, old)?;
         let mut doc = scale::apply(old, &wanted);
         let owners = ownership::track(api, call.kind, Some(old), &mut doc, endpoint);
-        Ok((doc, owners, is_conditional))
+        Ok(Next { doc, owners, is_conditional })
     }
 }
 
-/// API-388: how often a lost race is run again.
-const UPDATE_TRIES: u32 = 8;
-
 async fn update(api: &Api, call: &mut Call, source: &Source, options: &WriteOptions) -> Answer {
-    let key = call.key();
-    for _ in 0..UPDATE_TRIES {
-        let entry = api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
-        let old = object::document(&entry);
-        let (doc, owners, is_conditional) = source.next(api, call, &old, options)?;
-        let mut doc = write::prepare(api, call.kind, doc, &old, Part::Main).await?;
-        ownership::settle(&mut doc, owners, &old);
-        match write::store_update(api, call, &entry, &doc, options).await? {
-            Stored::At(bytes, revision) => return shown(api, call, &object::decode(&bytes, revision)),
-            Stored::LostRace if is_conditional => break,
-            Stored::LostRace => {}
-        }
+    let next = |call: &mut Call, old: &Value, _: &Entry| source.next(api, call, old, options);
+    match write::change(api, call, Part::Main, options, next).await? {
+        Some((bytes, revision)) => shown(api, call, &object::decode(&bytes, revision)),
+        None => Err(ApiError::not_found(call.kind, call.name())),
     }
-    Err(ApiError::conflict(call.kind, call.name()))
 }
 
 /// Whether the scale may be taken over, and whether it is for one version only.

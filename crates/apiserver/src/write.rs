@@ -1,5 +1,5 @@
-//! create, update and patch (API-337 to API-400): from a body to a stored
-//! object, in the order of API-116 to API-118.
+//! update and patch (API-337 to API-400): from a body to a stored object, in
+//! the order of API-116 to API-118. How new objects are made is in `create`.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -10,13 +10,12 @@ use store::{Entry, Op, Revision, WriteError};
 use crate::admission::quota;
 use crate::answer::{self, Answer};
 use crate::api::{Api, Call};
-use crate::authz::Access;
 use crate::body::{self, Patch, PatchKind, WriteOptions};
+use crate::create::{self, New};
 use crate::error::{ApiError, ResourceName};
 use crate::negotiate::{self, Form};
 use crate::ownership::{self, Config};
-use crate::target::Verb;
-use crate::{admission, authz, certificates, namespaces, object, read};
+use crate::{admission, authz, certificates, delete, object, read};
 
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,123 +41,12 @@ impl Part {
 }
 
 /// API-344.
-pub(crate) async fn create(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
+pub(crate) async fn post(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?.by(&call.headers);
     negotiate::require_json(&call.headers)?;
-    let mut doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
-    if call.kind.kind == CERTIFICATE_REQUEST {
-        certificates::stamp(&call.caller, &mut doc);
-    }
-    admission::check_create(api, call, &doc).await?;
-    let warnings = call.kind.ops.warnings(&doc, None);
-    let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, &options).await?;
-    call.warnings.extend(warnings);
-    authz::after_write(api, call.kind).await?;
+    let doc = body::object(call.kind, &bytes, &options, &mut call.warnings)?;
+    let (bytes, revision) = create::create(api, call, New::Sent(doc), &options).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
-}
-
-const CERTIFICATE_REQUEST: &str = kinds::certificate_request::KIND.kind;
-
-/// Stores a decoded document as a new object, whose fields are its writer's
-/// (API-186); returns its bytes and version.
-pub(crate) async fn create_object(
-    api: &Api,
-    kind: &'static Kind,
-    namespace: Option<&str>,
-    mut doc: Value,
-    options: &WriteOptions,
-) -> Result<(Bytes, Revision), ApiError> {
-    if !object::text(&doc, &["metadata", "resourceVersion"]).is_empty() {
-        return Err(ApiError::Internal("resourceVersion should not be set on objects to be created".to_owned()));
-    }
-    place_in_namespace(&mut doc, namespace)?;
-    let owners = ownership::track(api, kind, None, &mut doc, ownership::Endpoint { options, part: Part::Main });
-    ownership::set(&mut doc, owners);
-    store_new(api, kind, namespace, doc, options).await
-}
-
-/// Stores a defaulted document whose fields have owners.
-pub(crate) async fn store_new(
-    api: &Api,
-    kind: &'static Kind,
-    namespace: Option<&str>,
-    mut doc: Value,
-    options: &WriteOptions,
-) -> Result<(Bytes, Revision), ApiError> {
-    let _turn = api.services.turn(kind).await;
-    admission::create(api, kind, namespace, &mut doc).await?;
-    // API-117: once more, after those who may change it.
-    kind.ops.default(&mut doc);
-    let generate = object::text(&doc, &["metadata", "generateName"]).to_owned();
-    let is_generated = object::name(&doc).is_empty() && !generate.is_empty();
-    let mut attempt = 0;
-    loop {
-        attempt += 1;
-        let mut doc = doc.clone();
-        if is_generated {
-            let stem: String = generate.chars().take(GENERATED_STEM_MAX).collect();
-            object::metadata_mut(&mut doc).insert("name".to_owned(), json!(stem + &api.ids.suffix()));
-        }
-        kind.ops.prepare_create(&mut doc, &api.config.gates);
-        let metadata = object::metadata_mut(&mut doc);
-        // API-156.
-        metadata.insert("uid".to_owned(), json!(api.ids.uid()));
-        metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
-        kind.ops.complete_create(&mut doc);
-        let errors = kind.ops.validate_create(&doc, &api.config.gates);
-        if !errors.is_empty() {
-            return Err(ApiError::invalid(kind, object::name(&doc), errors));
-        }
-        match insert(api, kind, namespace, &doc, options).await {
-            Err(ApiError::AlreadyExists { .. }) if is_generated && attempt < NAME_TRIES => {}
-            Err(ApiError::AlreadyExists { resource, name, is_deleting, .. }) => {
-                return Err(ApiError::AlreadyExists { resource, name, is_deleting, was_generated: is_generated });
-            }
-            other => return other,
-        }
-    }
-}
-
-/// API-153.
-const NAME_TRIES: u32 = 8;
-const GENERATED_STEM_MAX: usize = 58;
-
-async fn insert(
-    api: &Api,
-    kind: &'static Kind,
-    namespace: Option<&str>,
-    doc: &Value,
-    options: &WriteOptions,
-) -> Result<(Bytes, Revision), ApiError> {
-    let name = object::name(doc);
-    let key = object::key(kind, namespace, name);
-    let bytes = object::encode(kind, doc);
-    let exists = |current: Option<&Entry>| ApiError::AlreadyExists {
-        resource: ResourceName::of(kind),
-        name: name.to_owned(),
-        is_deleting: current.is_some_and(|entry| is_deleting(&object::document(entry))),
-        was_generated: false,
-    };
-    if options.is_dry_run {
-        quota::charge(api, kind, namespace, doc, None).await?;
-        return match api.store.get(&key).await? {
-            Some(current) => Err(exists(Some(&current))),
-            None => Ok((bytes, Revision(0))),
-        };
-    }
-    for _ in 0..quota::TRIES {
-        let mut ops = vec![Op::create(key.clone(), bytes.clone())];
-        ops.extend(namespaces::guard(api, kind, namespace, name).await?);
-        ops.extend(quota::charge(api, kind, namespace, doc, None).await?);
-        match api.store.write(ops).await {
-            Ok(revision) => return Ok((bytes, revision)),
-            Err(WriteError::Conflict { index: 0, current, .. }) => return Err(exists(current.as_deref())),
-            // A quota or the namespace has changed: there may still be room.
-            Err(WriteError::Conflict { .. }) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(ApiError::conflict(kind, name))
 }
 
 pub(crate) fn is_deleting(doc: &Value) -> bool {
@@ -167,7 +55,7 @@ pub(crate) fn is_deleting(doc: &Value) -> bool {
 
 /// API-157: an empty namespace is the request's; another one is an error, but
 /// for what has none: manifests that say one anyway are common.
-fn place_in_namespace(doc: &mut Value, namespace: Option<&str>) -> Result<(), ApiError> {
+pub(crate) fn place_in_namespace(doc: &mut Value, namespace: Option<&str>) -> Result<(), ApiError> {
     let metadata = object::metadata_mut(doc);
     let Some(namespace) = namespace else {
         metadata.shift_remove("namespace");
@@ -256,78 +144,111 @@ impl Source {
 const UPDATE_TRIES: u32 = 8;
 
 async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
+    let next = |call: &mut Call, old: &Value, entry: &Entry| {
+        let (mut doc, owners) = source.next(api, call, old, ownership::Endpoint { options, part })?;
+        check_identity(call, &mut doc, old, entry)?;
+        Ok(Next { doc, owners, is_conditional: source.is_conditional() })
+    };
+    match change(api, call, part, options, next).await? {
+        Some((bytes, revision)) => stored_answer(api, call, StatusCode::OK, &bytes, revision),
+        None => create_by_update(api, call, source, part, options).await,
+    }
+}
+
+/// What shall become of an object.
+pub(crate) struct Next {
+    pub(crate) doc: Value,
+    /// Who owns its fields.
+    pub(crate) owners: Value,
+    /// Whether all this is for one version only.
+    pub(crate) is_conditional: bool,
+}
+
+/// The one way by which callers change objects: all of them or a part, by
+/// whatever source. None if there is no such object.
+pub(crate) async fn change(
+    api: &Api,
+    call: &mut Call,
+    part: Part,
+    options: &WriteOptions,
+    next: impl Fn(&mut Call, &Value, &Entry) -> Result<Next, ApiError>,
+) -> Result<Option<(Bytes, Revision)>, ApiError> {
     let key = call.key();
     for _ in 0..UPDATE_TRIES {
         let turn = if part == Part::Main { api.services.turn(call.kind).await } else { None };
-        let Some(entry) = api.store.get(&key).await? else {
-            drop(turn);
-            return create_by_update(api, call, source, part, options).await;
-        };
+        let Some(entry) = api.store.get(&key).await? else { return Ok(None) };
         let old = object::document_as(call.kind, &entry);
-        let (mut doc, owners) = source.next(api, call, &old, ownership::Endpoint { options, part })?;
-        check_identity(call, &mut doc, &old, &entry)?;
-        admission::check_update(api, call, &doc, &old).await?;
+        let Next { doc, owners, is_conditional } = next(call, &old, &entry)?;
+        admission::restrict_update(api, call, &doc, &old).await?;
         let mut doc = prepare(api, call.kind, doc, &old, part).await?;
+        admission::judge_update(api, call, &doc, &old).await?;
         ownership::settle(&mut doc, owners, &old);
         match store_update(api, call, &entry, &doc, options).await? {
-            Stored::At(bytes, revision) => {
-                if part == Part::Main {
+            Stored::At { bytes, revision, is_gone } => {
+                drop(turn);
+                if part == Part::Main && call.path.subresource.is_none() {
                     call.warnings.extend(call.kind.ops.warnings(&doc, Some(&old)));
                 }
-                authz::after_write(api, call.kind).await?;
-                return stored_answer(api, call, StatusCode::OK, &bytes, revision);
+                if !options.is_dry_run {
+                    after_change(api, call, is_gone).await?;
+                }
+                return Ok(Some((bytes, revision)));
             }
-            Stored::LostRace if source.is_conditional() => break,
+            Stored::LostRace if is_conditional => break,
             Stored::LostRace => {}
         }
     }
     Err(ApiError::conflict(call.kind, call.name()))
 }
 
-/// API-188: some kinds may be created by PUT.
-async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
-    if let (Source::Apply(config), Part::Main) = (source, part) {
-        return create_by_apply(api, call, config, options).await;
+async fn after_change(api: &Api, call: &Call, is_gone: bool) -> Result<(), ApiError> {
+    match is_gone {
+        true => delete::after_removal(api, call.kind, call.namespace(), call.name()).await,
+        false => authz::after_write(api, call.kind).await,
     }
-    let may_create = call.kind.ops.creates_on_update();
-    let (Source::Replace(doc), true, Part::Main) = (source, may_create, part) else {
-        return Err(ApiError::not_found(call.kind, call.name()));
+}
+
+/// API-188, API-459: some kinds may be created by PUT, and what is applied and
+/// not there is made.
+async fn create_by_update(api: &Api, call: &mut Call, source: &Source, part: Part, options: &WriteOptions) -> Answer {
+    let is_creating = call.kind.ops.creates_on_update();
+    let new = match (source, part) {
+        (Source::Replace(doc), Part::Main) if is_creating => {
+            check_absent(call, doc, false)?;
+            let mut doc = doc.clone();
+            // Zero is no version: it asks for nothing.
+            object::metadata_mut(&mut doc).shift_remove("resourceVersion");
+            New::Sent(doc)
+        }
+        (Source::Apply(config), Part::Main) => {
+            check_absent(call, &config.document, true)?;
+            let endpoint = ownership::Endpoint { options, part: Part::Main };
+            let (mut doc, owners) = config.apply(api, call, None, endpoint)?;
+            check_name(&doc, call.name())?;
+            object::metadata_mut(&mut doc).insert("name".to_owned(), json!(call.name()));
+            New::Applied(doc, owners)
+        }
+        _ => return Err(ApiError::not_found(call.kind, call.name())),
     };
-    let mut doc = doc.clone();
-    check_name(&doc, call.name())?;
-    let metadata = object::metadata_mut(&mut doc);
-    metadata.insert("name".to_owned(), json!(call.name()));
-    metadata.shift_remove("resourceVersion");
-    admission::check_create(api, call, &doc).await?;
-    let (bytes, revision) = create_object(api, call.kind, call.namespace(), doc, options).await?;
-    authz::after_write(api, call.kind).await?;
+    let (bytes, revision) = create::create(api, call, new, options).await?;
     stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
 
-/// API-459: what is applied and not there is made.
-async fn create_by_apply(api: &Api, call: &mut Call, config: &Config, options: &WriteOptions) -> Answer {
-    authz::require(api, &call.caller, &Access::of(Verb::Create, &call.path, &call.query)).await?;
-    let conflict = |detail| {
-        Err(ApiError::Conflict { resource: ResourceName::of(call.kind), name: call.name().to_owned(), detail })
-    };
-    let uid = object::text(&config.document, &["metadata", "uid"]);
-    if !uid.is_empty() {
-        let detail = "uid mismatch: the provided object specified uid {}, and no existing object was found";
-        return conflict(detail.replace("{}", uid));
+/// API-347, API-459: whoever names a uid or a version means an object that is
+/// there.
+fn check_absent(call: &Call, doc: &Value, is_applied: bool) -> Result<(), ApiError> {
+    let uid = object::text(doc, &["metadata", "uid"]);
+    let conflict =
+        |detail| ApiError::Conflict { resource: ResourceName::of(call.kind), name: call.name().to_owned(), detail };
+    match object::text(doc, &["metadata", "resourceVersion"]) {
+        _ if !uid.is_empty() && is_applied => Err(conflict(format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        ))),
+        _ if !uid.is_empty() => Err(conflict(uid_differs(&call.key(), uid, ""))),
+        "" => Ok(()),
+        "0" if !is_applied => Ok(()),
+        _ => Err(ApiError::conflict(call.kind, call.name())),
     }
-    if !object::text(&config.document, &["metadata", "resourceVersion"]).is_empty() {
-        return Err(ApiError::conflict(call.kind, call.name()));
-    }
-    let endpoint = ownership::Endpoint { options, part: Part::Main };
-    let (mut doc, owners) = config.apply(api, call, None, endpoint)?;
-    check_name(&doc, call.name())?;
-    object::metadata_mut(&mut doc).insert("name".to_owned(), json!(call.name()));
-    place_in_namespace(&mut doc, call.namespace())?;
-    ownership::set(&mut doc, owners);
-    admission::check_create(api, call, &doc).await?;
-    let (bytes, revision) = store_new(api, call.kind, call.namespace(), doc, options).await?;
-    authz::after_write(api, call.kind).await?;
-    stored_answer(api, call, StatusCode::CREATED, &bytes, revision)
 }
 
 pub(crate) fn check_name(doc: &Value, name: &str) -> Result<(), ApiError> {
@@ -349,10 +270,7 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
         |detail| ApiError::Conflict { resource: ResourceName::of(call.kind), name: call.name().to_owned(), detail };
     let (sent, stored) = (object::text(doc, &["metadata", "uid"]), object::text(old, &["metadata", "uid"]));
     if !sent.is_empty() && sent != stored {
-        return Err(conflict(format!(
-            "StorageError: invalid object, Code: 4, Key: {}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}",
-            entry.key
-        )));
+        return Err(conflict(uid_differs(&entry.key, sent, stored)));
     }
     let version = object::text(doc, &["metadata", "resourceVersion"]);
     // API-189.
@@ -367,15 +285,15 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
     Ok(())
 }
 
+fn uid_differs(key: &str, sent: &str, stored: &str) -> String {
+    format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {sent}, UID in object meta: {stored}"
+    )
+}
+
 /// The document as it will be stored: limited to what the part may
 /// change, admitted, validated.
-pub(crate) async fn prepare(
-    api: &Api,
-    kind: &'static Kind,
-    mut doc: Value,
-    old: &Value,
-    part: Part,
-) -> Result<Value, ApiError> {
+async fn prepare(api: &Api, kind: &'static Kind, mut doc: Value, old: &Value, part: Part) -> Result<Value, ApiError> {
     let gates = &api.config.gates;
     let mut errors = match part {
         Part::Main => {
@@ -397,7 +315,7 @@ pub(crate) async fn prepare(
             kind.ops.validate_update(&doc, old, gates)
         }
     };
-    if kind.kind == CERTIFICATE_REQUEST {
+    if kind.kind == kinds::certificate_request::KIND.kind {
         errors.extend(certificates::finish_update(&mut doc, old, &api.timestamp()));
     }
     if !errors.is_empty() {
@@ -409,14 +327,14 @@ pub(crate) async fn prepare(
     Ok(doc)
 }
 
-pub(crate) enum Stored {
-    At(Bytes, Revision),
+enum Stored {
+    At { bytes: Bytes, revision: Revision, is_gone: bool },
     LostRace,
 }
 
 /// Writes an update, or removes the object if this update was all that its
 /// deletion waited for (API-185, TC-034).
-pub(crate) async fn store_update(
+async fn store_update(
     api: &Api,
     call: &Call,
     entry: &Entry,
@@ -427,7 +345,7 @@ pub(crate) async fn store_update(
     let is_done = is_deletion_complete(doc);
     // API-176, API-348: nothing changed, so nothing is written.
     if options.is_dry_run || (!is_done && object::is_same(&bytes, &entry.value)) {
-        return Ok(Stored::At(bytes, entry.modified));
+        return Ok(Stored::At { bytes, revision: entry.modified, is_gone: false });
     }
     let op = || match is_done {
         true => Op::delete(entry.key.clone(), entry.modified),
@@ -440,7 +358,7 @@ pub(crate) async fn store_update(
             ops.extend(quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?);
         }
         match api.store.write(ops).await {
-            Ok(revision) => return Ok(Stored::At(bytes, revision)),
+            Ok(revision) => return Ok(Stored::At { bytes, revision, is_gone: is_done }),
             Err(WriteError::Conflict { index: 0, .. }) => return Ok(Stored::LostRace),
             // A quota has changed: there may still be room.
             Err(WriteError::Conflict { .. }) => {}

@@ -5,22 +5,27 @@ use objects::kinds;
 use serde_json::Value;
 
 use crate::api::{Api, Call};
+use crate::auth::Identity;
 use crate::error::ApiError;
 use crate::object;
 
-/// What is being done; documents are defaulted but not yet limited to what
-/// the request may change.
+/// What is being done; a changed document is defaulted but not yet limited to
+/// what the request may change.
 pub(super) enum Write<'a> {
     Create(&'a Value),
-    Update { doc: &'a Value, old: &'a Value },
-    Delete,
+    Update {
+        doc: &'a Value,
+        old: &'a Value,
+    },
+    /// What is stored: a request may delete many.
+    Delete(&'a Value),
 }
 
 pub(super) async fn check(api: &Api, call: &Call, write: Write<'_>) -> Result<(), ApiError> {
     let Some(node) = call.caller.node_name() else { return Ok(()) };
     let verdict = match (call.kind.kind, &write) {
         ("Pod", Write::Create(doc)) => return check_mirror(api, call, node, doc).await,
-        ("Pod", Write::Delete) => return check_deleted_pod(api, call, node).await,
+        ("Pod", Write::Delete(old)) => deleted_pod(call, node, old),
         ("Pod", Write::Update { doc, old }) => pod_update(call, node, doc, old),
         ("Node", write) => own_node(call, node, write),
         ("PersistentVolumeClaim", Write::Update { doc, old }) if is_status(call) => claim_status(node, doc, old),
@@ -42,8 +47,8 @@ fn is_status(call: &Call) -> bool {
 
 fn written_name<'a>(call: &'a Call, write: &Write<'a>) -> &'a str {
     match write {
-        Write::Create(doc) => object::name(doc),
-        Write::Update { .. } | Write::Delete => call.name(),
+        Write::Create(doc) | Write::Delete(doc) => object::name(doc),
+        Write::Update { .. } => call.name(),
     }
 }
 
@@ -147,23 +152,30 @@ fn reference_of_volume(volume: &Value) -> Option<&'static str> {
     found.or_else(|| projected.into_iter().flatten().find_map(of_source)).map(|(_, what)| *what)
 }
 
-async fn check_deleted_pod(api: &Api, call: &Call, node: &str) -> Result<(), ApiError> {
-    // What is not there is said by whoever deletes it.
-    let Some(entry) = api.store.get(&call.key()).await? else { return Ok(()) };
-    if object::text(&object::document(&entry), &["spec", "nodeName"]) == node {
+fn deleted_pod(call: &Call, node: &str, old: &Value) -> Verdict {
+    if object::text(old, &["spec", "nodeName"]) == node {
         return Ok(());
     }
     let verb = if call.path.subresource.is_some() { "evict" } else { "delete" };
-    let detail = format!("node \"{node}\" can only {verb} pods with spec.nodeName set to itself");
-    Err(ApiError::denied(call.kind, call.name(), detail))
+    Err(format!("node \"{node}\" can only {verb} pods with spec.nodeName set to itself"))
+}
+
+/// A node does not choose what it runs.
+pub(super) fn check_binding(caller: &Identity, pod: &str) -> Result<(), ApiError> {
+    match caller.node_name() {
+        Some(_) => Err(ApiError::denied(&kinds::pod::KIND, pod, unexpected("binding"))),
+        None => Ok(()),
+    }
+}
+
+fn unexpected(subresource: &str) -> String {
+    format!("unexpected pod subresource \"{subresource}\", only 'status' and 'eviction' are allowed")
 }
 
 fn pod_update(call: &Call, node: &str, doc: &Value, old: &Value) -> Verdict {
     match call.path.subresource.as_deref() {
         Some("status") => {}
-        Some(other) => {
-            return Err(format!("unexpected pod subresource \"{other}\", only 'status' and 'eviction' are allowed"));
-        }
+        Some(other) => return Err(unexpected(other)),
         None => {
             return Err(format!(
                 "unexpected operation \"UPDATE\", node \"{node}\" can only create and delete mirror pods"
@@ -219,7 +231,7 @@ fn own_node(call: &Call, node: &str, write: &Write<'_>) -> Verdict {
                 labels => Err(format!("is not allowed to modify labels: {}", labels.join(", "))),
             }
         }
-        Write::Delete => Ok(()),
+        Write::Delete(_) => Ok(()),
     }
 }
 

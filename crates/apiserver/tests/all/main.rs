@@ -30,6 +30,7 @@ mod rbac;
 mod reads;
 mod relaying;
 mod reviews;
+mod routes;
 mod scale;
 mod services;
 mod tls;
