@@ -109,7 +109,7 @@ fn common(errors: &mut Errors, container: &Value, path: &str, pod: &Pod<'_>) {
     devices(errors, container, path, pod.volumes);
     resources::container(errors, container, path, pod.spec);
     claims::of_container(errors, container, path, pod.spec);
-    security(errors, container, path);
+    security(errors, container, path, pod.spec);
 }
 
 /// API-500.
@@ -323,7 +323,7 @@ fn restart(errors: &mut Errors, container: &Value, path: &str, features: &Featur
 }
 
 /// API-537.
-fn security(errors: &mut Errors, container: &Value, path: &str) {
+fn security(errors: &mut Errors, container: &Value, path: &str, spec: &Value) {
     let path = format!("{path}.securityContext");
     let context = at(container, "securityContext");
     for field in ["runAsUser", "runAsGroup"] {
@@ -343,6 +343,11 @@ fn security(errors: &mut Errors, container: &Value, path: &str) {
     let mount = text(context, "procMount");
     if !mount.is_empty() {
         errors.one_of(&format!("{path}.procMount"), mount, &["Default", "Unmasked"]);
+    }
+    // All of the machine's /proc is for those who are nobody on the machine.
+    if mount == "Unmasked" && at(spec, "hostUsers") != false {
+        let detail = "`hostUsers` must be false to use `Unmasked`";
+        errors.push(FieldError::invalid(format!("{path}.procMount"), mount, detail));
     }
 }
 
