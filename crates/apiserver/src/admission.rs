@@ -90,6 +90,9 @@ pub(crate) async fn judge_update(api: &Api, call: &mut Call, doc: &Value, old: &
     if call.kind.kind == "CertificateSigningRequest" {
         certificates::check_update(api, call, doc, old).await?;
     }
+    if call.path.subresource.as_deref() == Some(Subresource::EphemeralContainers.name()) {
+        service_account::judge(api, call.kind, call.namespace().unwrap_or_default(), doc).await?;
+    }
     check_security(api, call, doc, Some(old)).await
 }
 

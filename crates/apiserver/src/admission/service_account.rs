@@ -1,6 +1,8 @@
 //! Every pod runs as a service account and, unless it declines, finds that
 //! account's token at a known place (API-705 to API-707).
 
+mod mountable;
+
 use std::time::Duration;
 
 use objects::{Kind, kinds};
@@ -44,22 +46,41 @@ pub(super) async fn admit(api: &Api, kind: &Kind, namespace: &str, doc: &mut Val
     if wants_token(spec, &account) {
         mount_token(spec, &format!("kube-api-access-{}", api.ids.suffix()));
     }
-    Ok(())
+    limit_secrets(kind, &account, doc)
+}
+
+/// API-707: secrets that an account does not name are not for its pods, if the
+/// account says so. Nobody after this gives a pod secrets.
+fn limit_secrets(kind: &Kind, account: &Value, doc: &Value) -> Result<(), ApiError> {
+    let refusal = if mountable::is_enforced(account) { mountable::refusal(account, &doc["spec"]) } else { None };
+    refusal.map_or(Ok(()), |detail| Err(ApiError::denied(kind, object::name(doc), detail)))
+}
+
+/// API-707: the same for containers that come later.
+pub(super) async fn judge(api: &Api, kind: &Kind, namespace: &str, doc: &Value) -> Result<(), ApiError> {
+    let name = object::text(doc, &["spec", "serviceAccountName"]);
+    match find(api, namespace, name).await? {
+        Some(account) => limit_secrets(kind, &account, doc),
+        None => {
+            let text =
+                format!("error looking up service account {namespace}/{name}: serviceaccount \"{name}\" not found");
+            Err(ApiError::denied(kind, object::name(doc), text))
+        }
+    }
 }
 
 fn check_mirror(doc: &Value) -> Result<(), &'static str> {
+    let spec = &doc["spec"];
     if !object::text(doc, &["spec", "serviceAccountName"]).is_empty() {
         return Err("a mirror pod may not reference service accounts");
     }
-    let volumes = object::at(doc, &["spec", "volumes"]).as_array();
-    for volume in volumes.into_iter().flatten() {
-        if volume.get("secret").is_some() {
-            return Err("a mirror pod may not reference secrets");
-        }
-        let sources = volume["projected"]["sources"].as_array();
-        if sources.into_iter().flatten().any(|source| source.get("serviceAccountToken").is_some()) {
-            return Err("a mirror pod may not use ServiceAccountToken volume projections");
-        }
+    if mountable::names_secrets(spec) {
+        return Err("a mirror pod may not reference secrets");
+    }
+    let volumes = spec["volumes"].as_array().into_iter().flatten();
+    let mut sources = volumes.flat_map(|volume| volume["projected"]["sources"].as_array().into_iter().flatten());
+    if sources.any(|source| !source["serviceAccountToken"].is_null()) {
+        return Err("a mirror pod may not use ServiceAccountToken volume projections");
     }
     Ok(())
 }
