@@ -34,6 +34,7 @@ pub(super) async fn check(api: &Api, call: &Call, write: Write<'_>) -> Result<()
         ("CSINode", write) if written_name(call, write) != node => {
             Err("can only access CSINode with the same name as the requesting node".to_owned())
         }
+        ("ResourceSlice", write) => slice(node, write),
         _ => Ok(()),
     };
     verdict.map_err(|detail| ApiError::denied(call.kind, written_name(call, &write), detail))
@@ -112,8 +113,8 @@ fn reference(spec: &Value) -> Option<&'static str> {
         ["containers", "initContainers", "ephemeralContainers"].into_iter().flat_map(|key| list(spec, key)).collect();
     let names = |from: &str, key: &str| {
         let of = |container: &Value| {
-            list(container, "envFrom").iter().any(|source| source.get(from).is_some())
-                || list(container, "env").iter().any(|variable| variable["valueFrom"].get(key).is_some())
+            list(container, "envFrom").iter().any(|source| !source[from].is_null())
+                || list(container, "env").iter().any(|variable| !variable["valueFrom"][key].is_null())
         };
         containers.iter().any(of)
     };
@@ -147,8 +148,8 @@ fn reference_of_volume(volume: &Value) -> Option<&'static str> {
         ("podCertificate", "podcertificates"),
     ];
     let projected = volume["projected"]["sources"].as_array();
-    let of_source = |source: &Value| sources.iter().find(|(key, _)| source.get(key).is_some());
-    let found = kinds.iter().find(|(key, _)| volume.get(key).is_some());
+    let of_source = |source: &Value| sources.iter().find(|(key, _)| !source[*key].is_null());
+    let found = kinds.iter().find(|(key, _)| !volume[*key].is_null());
     found.or_else(|| projected.into_iter().flatten().find_map(of_source)).map(|(_, what)| *what)
 }
 
@@ -294,6 +295,20 @@ fn lease(call: &Call, node: &str, write: &Write<'_>) -> Verdict {
         return Err("can only access node lease with the same name as the requesting node".to_owned());
     }
     Ok(())
+}
+
+/// API-685: devices are told of by the node that has them. Whose they are does
+/// not change.
+fn slice(node: &str, write: &Write<'_>) -> Verdict {
+    let (verb, doc) = match write {
+        Write::Create(doc) => ("create", doc),
+        Write::Update { old, .. } => ("update", old),
+        Write::Delete(old) => ("delete", old),
+    };
+    if object::text(doc, &["spec", "nodeName"]) == node {
+        return Ok(());
+    }
+    Err(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"))
 }
 
 #[cfg(test)]

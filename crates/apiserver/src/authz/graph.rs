@@ -29,6 +29,8 @@ pub(crate) struct Graph {
     users: BTreeMap<Referred, BTreeMap<String, usize>>,
     /// The claim (namespace and name) each volume is bound to.
     volumes: BTreeMap<String, (String, String)>,
+    /// The node whose devices each slice tells of.
+    slices: BTreeMap<String, String>,
 }
 
 impl Graph {
@@ -40,6 +42,10 @@ impl Graph {
     pub(super) fn relates_volume(&self, node: &str, name: &str) -> bool {
         let claim = self.volumes.get(name);
         claim.is_some_and(|(namespace, name)| self.relates(node, Sort::Claim, namespace, name))
+    }
+
+    pub(super) fn relates_slice(&self, node: &str, name: &str) -> bool {
+        self.slices.get(name).is_some_and(|of| of == node)
     }
 
     fn forget_pod(&mut self, namespace: &str, name: &str) {
@@ -127,7 +133,7 @@ fn of_volume(pod: &str, volume: &Value, note: &mut impl FnMut(Sort, &str)) {
     for path in &SECRETS_OF_VOLUMES {
         note(Sort::Secret, object::text(volume, path));
     }
-    if volume.get("ephemeral").is_some() {
+    if !volume["ephemeral"].is_null() {
         note(Sort::Claim, &format!("{pod}-{}", object::text(volume, &["name"])));
     }
     for source in list(&volume["projected"], "sources") {
@@ -137,21 +143,27 @@ fn of_volume(pod: &str, volume: &Value, note: &mut impl FnMut(Sort, &str)) {
 }
 
 impl Index for Graph {
-    const KINDS: &'static [(&'static str, &'static str)] = &[("", "pods"), ("", "persistentvolumes")];
+    const KINDS: &'static [(&'static str, &'static str)] =
+        &[("", "pods"), ("", "persistentvolumes"), ("resource.k8s.io", "resourceslices")];
 
     fn put(&mut self, kind: &Kind, namespace: &str, name: &str, doc: &Value) {
-        if kind.plural == "pods" {
-            return self.put_pod(namespace, name, doc);
+        match kind.plural {
+            "pods" => self.put_pod(namespace, name, doc),
+            "resourceslices" => {
+                self.slices.insert(name.to_owned(), object::text(doc, &["spec", "nodeName"]).to_owned());
+            }
+            _ => {
+                let claim = |key: &str| object::text(doc, &["spec", "claimRef", key]).to_owned();
+                self.volumes.insert(name.to_owned(), (claim("namespace"), claim("name")));
+            }
         }
-        let claim = |key: &str| object::text(doc, &["spec", "claimRef", key]).to_owned();
-        self.volumes.insert(name.to_owned(), (claim("namespace"), claim("name")));
     }
 
     fn remove(&mut self, kind: &Kind, namespace: &str, name: &str) {
-        if kind.plural == "pods" {
-            self.forget_pod(namespace, name);
-        } else {
-            self.volumes.remove(name);
+        match kind.plural {
+            "pods" => self.forget_pod(namespace, name),
+            "resourceslices" => drop(self.slices.remove(name)),
+            _ => drop(self.volumes.remove(name)),
         }
     }
 }

@@ -52,6 +52,7 @@ fn special(node: &str, verb: &str, to: &Resource, graph: &Graph) -> Option<Verdi
         ("", "pods") => pod(node, verb, to, graph),
         ("coordination.k8s.io", "leases") => lease(node, verb, to),
         ("storage.k8s.io", "csinodes") => csi_node(node, verb, to),
+        ("resource.k8s.io", "resourceslices") => slice(node, verb, to, graph),
         // Nothing here leads to them yet.
         ("storage.k8s.io", "volumeattachments") | ("resource.k8s.io", "resourceclaims") => {
             get(verb, to).and_then(|()| named(to)).and_then(|()| unrelated(node))
@@ -160,6 +161,27 @@ fn csi_node(node: &str, verb: &str, to: &Resource) -> Verdict {
     Ok(())
 }
 
+/// What is made is looked at when it is known.
+fn slice(node: &str, verb: &str, to: &Resource, graph: &Graph) -> Verdict {
+    if !to.subresource.is_empty() {
+        return no("cannot authorize ResourceSlice subresources");
+    }
+    match verb {
+        "create" => Ok(()),
+        "get" | "update" | "patch" | "delete" => {
+            named(to)?;
+            if graph.relates_slice(node, &to.name) { Ok(()) } else { unrelated(node) }
+        }
+        "list" | "watch" | "deletecollection" if to.fields.exact("spec.nodeName") == Some(node) => Ok(()),
+        "list" | "watch" | "deletecollection" => {
+            no("can only list/watch/deletecollection resourceslices with nodeName field selector")
+        }
+        _ => no(
+            "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, deletecollection",
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use objects::{FieldSelector, kinds};
@@ -174,6 +196,10 @@ mod tests {
         let spec = json!({"nodeName": "n1", "serviceAccountName": "robot",
             "volumes": [{"secret": {"secretName": "mine"}}, {"persistentVolumeClaim": {"claimName": "data"}}]});
         graph.put(kinds::find("", "v1", "pods").unwrap(), "a", "web", &json!({"spec": spec}));
+        let slices = kinds::find("resource.k8s.io", "v1", "resourceslices").unwrap();
+        graph.put(slices, "", "mine", &json!({"spec": {"nodeName": "n1"}}));
+        graph.put(slices, "", "other", &json!({"spec": {"nodeName": "n2"}}));
+        graph.put(slices, "", "everywhere", &json!({"spec": {"allNodes": true}}));
         let words: Vec<&str> = line.split(' ').collect();
         let (group, resource) = words[1].split_once('/').unwrap();
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
@@ -212,6 +238,29 @@ mod tests {
             ("create core/serviceaccounts/token a/robot", "yes"),
             ("create core/serviceaccounts/token a/default", unrelated),
             ("create core/serviceaccounts a/-", "no: can only create tokens for individual service accounts"),
+        ] {
+            assert_eq!(answer(line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn api_678_a_node_has_to_do_with_its_own_resource_slices() {
+        let unrelated = "no: no relationship found between node 'n1' and this object";
+        let selector = "no: can only list/watch/deletecollection resourceslices with nodeName field selector";
+        for (line, expected) in [
+            ("create resource.k8s.io/resourceslices -", "yes"),
+            ("get resource.k8s.io/resourceslices mine", "yes"),
+            ("delete resource.k8s.io/resourceslices mine", "yes"),
+            ("get resource.k8s.io/resourceslices other", unrelated),
+            ("patch resource.k8s.io/resourceslices other", unrelated),
+            ("delete resource.k8s.io/resourceslices everywhere", unrelated),
+            ("delete resource.k8s.io/resourceslices -", "no: No Object name found"),
+            ("list resource.k8s.io/resourceslices -", selector),
+            ("deletecollection resource.k8s.io/resourceslices -", selector),
+            ("deletecollection resource.k8s.io/resourceslices - spec.nodeName=n2", selector),
+            ("deletecollection resource.k8s.io/resourceslices - spec.nodeName=n1", "yes"),
+            ("watch resource.k8s.io/resourceslices - spec.nodeName=n1,spec.driver=d", "yes"),
+            ("get resource.k8s.io/resourceslices/status mine", "no: cannot authorize ResourceSlice subresources"),
         ] {
             assert_eq!(answer(line), expected, "{line}");
         }

@@ -17,6 +17,7 @@ mod etcd_server;
 mod eviction;
 mod fairness;
 mod fixture;
+mod judged;
 mod kinds;
 mod lists;
 mod metadata;

@@ -135,6 +135,11 @@ mod devices {
     /// API-228.
     static SLICE_OPS: Plain = Plain {
         selected_by: &["spec.nodeName", "spec.driver"],
+        check_update: |errors, doc, old| {
+            for path in ["spec.pool.name", "spec.driver", "spec.nodeName"] {
+                errors.immutable(doc, old, path);
+            }
+        },
         cells: |doc| ["spec.nodeName", "spec.driver", "spec.pool.name"].map(|path| json!(text(doc, path))).into(),
         ..plain(&SLICE, &Typed::<ResourceSlice>::NEW)
     };

@@ -351,14 +351,24 @@ fn volumes(pod: &Value, _: u32) -> Option<Violation> {
         "projected",
         "secret",
     ];
-    let source = |volume: &Value| -> String {
+    // All that a volume says it is, in whatever order; nothing is unknown.
+    let sources = |volume: &Value| -> Vec<String> {
         let fields = volume.as_object().into_iter().flatten();
-        fields.map(|(field, _)| field).find(|field| *field != "name").cloned().unwrap_or_else(|| "unknown".to_owned())
+        let said: Vec<String> = fields
+            .filter(|(field, value)| *field != "name" && !value.is_null())
+            .map(|(field, _)| field.clone())
+            .collect();
+        if said.is_empty() { vec!["unknown".to_owned()] } else { said }
     };
     let all = || pod["spec"]["volumes"].as_array().into_iter().flatten();
-    let is_bad = |volume: &&Value| !FINE.contains(&source(volume).as_str());
-    let bad: Vec<&str> = all().filter(is_bad).map(|volume| text(volume, &["name"])).collect();
-    let kinds: BTreeSet<String> = all().filter(is_bad).map(source).collect();
+    let wrong = |volume: &Value| {
+        let mut sources = sources(volume);
+        sources.retain(|source| !FINE.contains(&source.as_str()));
+        sources
+    };
+    let bad: Vec<&str> =
+        all().filter(|volume| !wrong(volume).is_empty()).map(|volume| text(volume, &["name"])).collect();
+    let kinds: BTreeSet<String> = all().flat_map(wrong).collect();
     if bad.is_empty() {
         return None;
     }
