@@ -132,6 +132,46 @@ async fn api_743_who_asks_for_a_certificate_is_the_caller_by_every_way() {
 }
 
 #[tokio::test]
+async fn api_767_nobody_approves_or_signs_by_any_way_without_the_right() {
+    let fixture = fixture().await;
+    let rules = json!([{"verbs": ["get", "update", "patch"], "apiGroups": ["certificates.k8s.io"],
+        "resources": ["certificatesigningrequests", "certificatesigningrequests/approval", "certificatesigningrequests/status"]}]);
+    fixture.admin.allow("jane", rules).await;
+    let jane = user(&fixture, "jane");
+    let ask = request("r", "example.com/s", "dev");
+    assert_eq!(fixture.admin.post(REQUESTS, &ask).await.0, 201);
+    let path = format!("{REQUESTS}/r");
+    let (_, stored) = fixture.admin.get(&path).await;
+    let condition = json!({"type": "Approved", "status": "True", "reason": "R", "message": "M"});
+    let certificate = rcgen::generate_simple_self_signed(["x".to_owned()]).unwrap().cert.pem();
+    for (part, status) in [
+        ("approval", json!({"conditions": [condition]})),
+        ("status", json!({"certificate": STANDARD.encode(certificate)})),
+        ("status", json!({"conditions": [{"type": "Failed", "status": "True", "reason": "R", "message": "M"}]})),
+    ] {
+        let mut whole = stored.clone();
+        whole["status"] = status.clone();
+        let sparse = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": "r"}, "status": status});
+        let operations = json!([{"op": "replace", "path": "/status", "value": status}]);
+        for (method, kind, body) in [
+            ("PUT", "application/json", &whole),
+            ("PATCH", "application/merge-patch+json", &sparse),
+            ("PATCH", "application/strategic-merge-patch+json", &sparse),
+            ("PATCH", "application/json-patch+json", &operations),
+            ("PATCH", APPLY, &sparse),
+        ] {
+            let (code, answer) = jane.call(method, &format!("{path}/{part}?fieldManager=m"), kind, body).await;
+            assert_eq!(code, 403, "{method} {kind} {part}: {answer}");
+            // The object itself keeps its status, whoever writes it.
+            let (_, answer) = jane.call(method, &format!("{path}?fieldManager=m"), kind, body).await;
+            assert_ne!(answer["status"], status, "{method} {kind}: {answer}");
+        }
+    }
+    assert_eq!(fixture.admin.get(&path).await.1["status"], stored["status"]);
+}
+
+#[tokio::test]
 async fn api_188_api_459_what_is_not_there_is_made_by_those_who_may_create() {
     let fixture = fixture().await;
     let verbs = json!(["get", "list", "update", "patch", "escalate", "bind"]);
