@@ -274,7 +274,10 @@ fn is_forbidden_label(key: &str) -> bool {
 fn claim_status(node: &str, doc: &Value, old: &Value) -> Verdict {
     let rest = |doc: &Value| {
         let mut doc = doc.clone();
-        object::metadata_mut(&mut doc).shift_remove("resourceVersion");
+        // Who owns what is settled by the server, later.
+        for key in ["resourceVersion", "managedFields"] {
+            object::metadata_mut(&mut doc).shift_remove(key);
+        }
         let status = object::object_mut(&mut doc, "status");
         for key in ["capacity", "conditions", "allocatedResources", "allocatedResourceStatuses"] {
             status.shift_remove(key);

@@ -148,6 +148,11 @@ async fn api_687_a_kubelet_asks_for_single_things() {
     assert_eq!(code, 201, "{web}");
     assert_eq!(kubelet.get(&format!("{claims}/c")).await.0, 200);
     assert_eq!(kubelet.get("/api/v1/persistentvolumes/v").await.0, 200);
+    let grown = json!({"status": {"capacity": {"storage": "1Gi"}}});
+    let (code, answer) = kubelet.call("PATCH", &format!("{claims}/c/status"), STRATEGIC, &grown).await;
+    assert_eq!(code, 200, "{answer}");
+    let lost = json!({"status": {"phase": "Lost"}});
+    assert_eq!(kubelet.call("PATCH", &format!("{claims}/c/status"), STRATEGIC, &lost).await.0, 403);
     assert_eq!(kubelet.get("/api/v1/namespaces/default/serviceaccounts/default").await.0, 200);
     let uid = &web["metadata"]["uid"];
     let token = json!({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "web", "uid": uid},
