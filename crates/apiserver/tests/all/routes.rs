@@ -416,7 +416,10 @@ fn nothing_else_writes_to_the_store() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut found = Vec::new();
     files(&root, &mut found);
-    let writes = |path: &std::path::PathBuf| std::fs::read_to_string(path).unwrap().contains("store.write(");
+    let writes = |path: &std::path::PathBuf| {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split("#[cfg(test)]").next().unwrap().contains("store.write(")
+    };
     let mut writers: Vec<String> = found
         .into_iter()
         .filter(writes)
