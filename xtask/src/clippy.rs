@@ -17,7 +17,8 @@ pub(crate) fn files() -> Vec<(String, String)> {
     files.push(("crates/shim/clippy.toml".to_owned(), render(&[RANDOMNESS])));
     // Tools and end-to-end tests watch real time. `ambient` has no file of its
     // own: where it asks the operating system, it says so with `#[expect]`.
-    for path in ["tests/contract/clippy.toml", "tests/e2e/clippy.toml", "xtask/clippy.toml"] {
+    for path in ["tests/contract/clippy.toml", "tests/e2e/clippy.toml", "tests/misuse/clippy.toml", "xtask/clippy.toml"]
+    {
         files.push((path.to_owned(), render(&[])));
     }
     files

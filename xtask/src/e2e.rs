@@ -1,14 +1,35 @@
-//! Runs the end-to-end suite against the release binary.
+//! Runs the suites that need the release binary.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-pub(crate) fn run(filter: &[String]) -> Result<()> {
-    cargo(&["build", "--release", "--bin", "podium"], &[])?;
+pub(crate) fn run(package: &str, filter: &[String]) -> Result<()> {
+    // A binary that somebody names was built by them.
+    if std::env::var_os("PODIUM_BIN").is_none() {
+        cargo(&["build", "--release", "--bin", "podium"], &[])?;
+    }
     let runner: &[&str] = if has_nextest() { &["nextest", "run"] } else { &["test"] };
-    let arguments = [runner, &["--package", "podium-e2e"]].concat();
-    cargo(&arguments, filter)
+    cargo(&[runner, &["--package", package]].concat(), filter)
+}
+
+/// One attack after the other, so that their figures mean something; then the
+/// rows that the attacks left.
+pub(crate) fn misuse(filter: &[String]) -> Result<()> {
+    let rows =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from).join("misuse");
+    if rows.exists() {
+        std::fs::remove_dir_all(&rows).with_context(|| format!("{}: cannot remove", rows.display()))?;
+    }
+    let played = run("podium-misuse", filter);
+    println!("\n| attack | outcome | bystander's p99 before / during, ms | memory, MB |\n|---|---|---|---|");
+    let mut files: Vec<_> = std::fs::read_dir(&rows).into_iter().flatten().flatten().map(|file| file.path()).collect();
+    files.sort();
+    for file in files {
+        print!("{}", std::fs::read_to_string(&file).with_context(|| format!("{}: cannot read", file.display()))?);
+    }
+    played
 }
 
 fn has_nextest() -> bool {

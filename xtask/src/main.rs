@@ -2,15 +2,18 @@
 //!
 //! `tidy` holds the rules the compiler cannot see, `trace` ties requirements
 //! to code and tests, `clippy` writes the lint files, `bench` measures, `e2e`
-//! runs the end-to-end suite. The first three also run as tests of this crate.
+//! and `misuse` run the suites that need the binary, `supply` looks at what we
+//! take from others. The first three also run as tests of this crate.
 
 mod bench;
 mod clippy;
 mod e2e;
+mod supply;
 mod tidy;
 mod trace;
 mod tree;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -51,6 +54,21 @@ enum Chore {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         filter: Vec<String>,
     },
+    /// Play a hostile tenant against the release binary and print the table
+    Misuse {
+        /// Passed to the test runner, e.g. a test name
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        filter: Vec<String>,
+    },
+    /// Check licences, sources, doubled and unused crates after deny.toml
+    Supply {
+        /// Write THIRD_PARTY_NOTICES instead
+        #[arg(long)]
+        write: bool,
+        /// Also write the list of what is in the binary here, in CycloneDX
+        #[arg(long, value_name = "FILE")]
+        sbom: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -70,7 +88,15 @@ fn run(chore: Chore) -> Result<()> {
         Chore::Trace { check: true } => verdict("trace", trace::problems(&Tree::of_workspace()?)?),
         Chore::Trace { check: false } => trace::write(&Tree::of_workspace()?),
         Chore::Bench { name, json } => bench::run(&name, json),
-        Chore::E2e { filter } => e2e::run(&filter),
+        Chore::E2e { filter } => e2e::run("podium-e2e", &filter),
+        Chore::Misuse { filter } => e2e::misuse(&filter),
+        Chore::Supply { write: true, .. } => supply::write_notices(&Tree::of_workspace()?),
+        Chore::Supply { write: false, sbom } => {
+            let tree = Tree::of_workspace()?;
+            sbom.map_or(Ok(()), |path| supply::write_sbom(&tree, &path))?;
+            supply::advisories(&tree)?;
+            verdict("supply", supply::problems(&tree)?)
+        }
     }
 }
 

@@ -38,6 +38,8 @@ mod error;
 mod eviction;
 mod expiry;
 mod flow;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod health;
 mod impersonation;
 mod intake;

@@ -10,6 +10,8 @@
 //! `recorder` (Kubernetes Events), `untyped` (kinds known only at run time).
 
 mod error;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod request;
 
 mod watch;

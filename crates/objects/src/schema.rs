@@ -15,6 +15,7 @@ use std::marker::PhantomData;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use k8s_openapi::schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::decode::{self, DecodeError};
@@ -131,6 +132,25 @@ pub trait Schema: Sync {
     fn canonicalise(&self, doc: &mut Value) {
         decode::canonicalise(self.types(), doc);
     }
+
+    /// Whether typed clients can read a document: alone, in a list, in a watch
+    /// event. Only the fuzz targets ask: it is much code.
+    #[cfg(fuzzing)]
+    fn read_everywhere(&self, doc: &[u8]) -> Result<(), serde_json::Error>;
+}
+
+#[cfg(fuzzing)]
+#[derive(serde::Deserialize)]
+struct Listed<T> {
+    #[serde(rename = "items")]
+    _items: Vec<T>,
+}
+
+#[cfg(fuzzing)]
+#[derive(serde::Deserialize)]
+struct Event<T> {
+    #[serde(rename = "object")]
+    _object: T,
 }
 
 /// The schema of a `k8s-openapi` type.
@@ -140,7 +160,7 @@ impl<T> Typed<T> {
     pub const NEW: Self = Self(PhantomData);
 }
 
-impl<T: JsonSchema + 'static> Schema for Typed<T> {
+impl<T: JsonSchema + DeserializeOwned + 'static> Schema for Typed<T> {
     fn types(&self) -> &'static Types {
         known(any::TypeId::of::<T>(), self)
     }
@@ -151,6 +171,14 @@ impl<T: JsonSchema + 'static> Schema for Typed<T> {
 
     fn describe(&self, generator: &mut SchemaGenerator) {
         generator.subschema_for::<T>();
+    }
+
+    #[cfg(fuzzing)]
+    fn read_everywhere(&self, doc: &[u8]) -> Result<(), serde_json::Error> {
+        serde_json::from_slice::<T>(doc)?;
+        serde_json::from_slice::<Listed<T>>(&[br#"{"items":["#, doc, b"]}"].concat())?;
+        serde_json::from_slice::<Event<T>>(&[br#"{"object":"#, doc, b"}"].concat())?;
+        Ok(())
     }
 }
 

@@ -26,6 +26,8 @@
 
 mod channels;
 mod command;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod idle;
 mod over_spdy;
 mod ports;

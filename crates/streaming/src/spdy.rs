@@ -69,6 +69,12 @@ impl Session {
     }
 }
 
+/// A header block without its compression.
+#[cfg(fuzzing)]
+pub(crate) fn read_headers(plain: &[u8]) {
+    let _ = headers::parse(plain);
+}
+
 /// The second part runs until the connection has ended.
 pub(crate) fn open<IO>(io: IO) -> (Session, impl Future<Output = io::Result<()>>)
 where

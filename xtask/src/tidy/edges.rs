@@ -155,7 +155,10 @@ fn found_edges(metadata: &Metadata) -> BTreeMap<String, Found> {
     };
     let mut all = BTreeMap::new();
     for package in &metadata.packages {
-        let Some(name) = short(&package.name).filter(|name| name != "e2e" && name != "contract") else { continue };
+        let Some(name) = short(&package.name).filter(|name| !["contract", "e2e", "misuse"].contains(&name.as_str()))
+        else {
+            continue;
+        };
         let found: &mut Found = all.entry(name).or_default();
         for dependency in &package.dependencies {
             let is_dev = dependency.kind.as_deref() == Some("dev");

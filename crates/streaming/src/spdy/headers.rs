@@ -68,7 +68,7 @@ fn length(count: usize) -> Vec<u8> {
     u32::try_from(count).unwrap_or(u32::MAX).to_be_bytes().to_vec()
 }
 
-fn parse(mut plain: &[u8]) -> io::Result<BTreeMap<String, String>> {
+pub(super) fn parse(mut plain: &[u8]) -> io::Result<BTreeMap<String, String>> {
     let count = take_number(&mut plain)?;
     let mut headers = BTreeMap::new();
     for _ in 0..count {
