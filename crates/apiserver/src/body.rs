@@ -256,10 +256,14 @@ impl Patch {
 /// What a patch or an applied configuration makes is no larger than what could
 /// have been sent: nothing further looks at more.
 pub(crate) fn check_size(made: &Value) -> Result<(), ApiError> {
-    match objects::patch::is_longer(made, BODY_BYTES_MAX) {
-        true => Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}"))),
-        false => Ok(()),
+    if objects::patch::is_longer(made, BODY_BYTES_MAX) {
+        return Err(ApiError::TooLarge(format!("limit is {BODY_BYTES_MAX}")));
     }
+    if objects::text::lists_too_much(made) {
+        let max = objects::text::LISTED_MAX;
+        return Err(ApiError::TooLarge(format!("lists hold too much: the limit is {max} objects")));
+    }
+    Ok(())
 }
 
 /// API-005.

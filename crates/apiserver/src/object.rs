@@ -168,6 +168,7 @@ pub(crate) fn document_as(kind: &Kind, entry: &Entry) -> Value {
 /// What selectors and allocators look at, derived once per revision.
 #[derive(Debug)]
 struct Facts {
+    /// By key.
     labels: Vec<(String, String)>,
     fields: Vec<(&'static str, String)>,
     /// Only Services hold something.
@@ -186,7 +187,9 @@ impl Facts {
             .map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned()));
         let held = if kind.kind == "Service" { Held::of(&doc) } else { Held::default() };
         let is_deleting = doc["metadata"].get("deletionTimestamp").is_some_and(|at| !at.is_null());
-        Self { labels: labels.collect(), fields: kind.ops.fields(&doc), held, is_deleting }
+        let mut labels: Vec<(String, String)> = labels.collect();
+        labels.sort_unstable();
+        Self { labels, fields: kind.ops.fields(&doc), held, is_deleting }
     }
 }
 
@@ -226,7 +229,10 @@ impl Selection {
                 &own
             }
         };
-        let label = |key: &str| facts.labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        let label = |key: &str| {
+            let at = facts.labels.binary_search_by(|(name, _)| name.as_str().cmp(key)).ok()?;
+            Some(facts.labels[at].1.as_str())
+        };
         self.fields.matches(&facts.fields) && self.labels.matches_with(label)
     }
 

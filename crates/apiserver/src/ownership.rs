@@ -116,6 +116,7 @@ impl Config {
         if !document.is_object() {
             return Err(ApiError::BadRequest("error decoding YAML: the configuration is not an object".to_owned()));
         }
+        body::check_size(&document)?;
         Ok(Self { document, force: query.flag("force").unwrap_or(false) })
     }
 

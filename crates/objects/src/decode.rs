@@ -52,6 +52,9 @@ impl fmt::Display for Path<'_> {
     }
 }
 
+/// More unknown fields than this are not told.
+const UNKNOWN_MAX: usize = 100;
+
 struct Checker<'a> {
     types: &'a Types,
     unknown: Vec<String>,
@@ -84,7 +87,8 @@ impl Checker<'_> {
             match Field::find(fields, name) {
                 Some(_) if value.is_null() => {}
                 Some(field) => self.check(field.of, value, &path)?,
-                None => self.unknown.push(path.to_string()),
+                None if self.unknown.len() < UNKNOWN_MAX => self.unknown.push(path.to_string()),
+                None => {}
             }
         }
         Ok(())

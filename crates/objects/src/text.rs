@@ -1,7 +1,7 @@
 //! Documents as people and programs write them: JSON and YAML, read as
 //! upstream reads them (API-101).
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -20,12 +20,32 @@ const REPEATED_MAX: usize = 100;
 /// How much of a path or key is told.
 const TOLD_BYTES_MAX: usize = 1_024;
 
+/// How many objects the lists of a document hold. Each grows by its defaults,
+/// a hundredfold if it is empty, so that what fits into a request would not fit
+/// into memory; nothing near this could be stored.
+pub const LISTED_MAX: usize = 50_000;
+
+/// Whether a document's lists hold more than is read.
+pub fn lists_too_much(doc: &Value) -> bool {
+    fn count(value: &Value, left: &mut usize) -> Option<()> {
+        match value {
+            Value::Array(items) => {
+                *left = left.checked_sub(items.iter().filter(|item| item.is_object()).count())?;
+                items.iter().try_for_each(|item| count(item, left))
+            }
+            Value::Object(fields) => fields.values().try_for_each(|value| count(value, left)),
+            _ => Some(()),
+        }
+    }
+    count(doc, &mut LISTED_MAX.clone()).is_none()
+}
+
 /// The document, and the paths of keys that were given twice; the last one
 /// counts (API-341). Whole numbers are integers, however they are written.
 pub fn from_json(bytes: &[u8]) -> Result<(Value, Vec<String>), serde_json::Error> {
-    let repeated = RefCell::default();
+    let (repeated, listed) = (RefCell::default(), Cell::new(0));
     let mut source = serde_json::Deserializer::from_slice(bytes);
-    let doc = Reader { repeated: &repeated, path: &Path::Root }.deserialize(&mut source)?;
+    let doc = Reader { repeated: &repeated, listed: &listed, path: &Path::Root }.deserialize(&mut source)?;
     source.end()?;
     Ok((doc, repeated.into_inner()))
 }
@@ -182,6 +202,8 @@ impl fmt::Display for Path<'_> {
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     repeated: &'a RefCell<Vec<String>>,
+    /// Objects in lists so far.
+    listed: &'a Cell<usize>,
     path: &'a Path<'a>,
 }
 
@@ -236,6 +258,11 @@ impl<'de> Visitor<'de> for Reader<'_> {
             let Some(item) = source.next_element_seed(Reader { path: &path, ..self })? else {
                 return Ok(Value::Array(items));
             };
+            self.listed.set(self.listed.get() + usize::from(item.is_object()));
+            if self.listed.get() > LISTED_MAX {
+                let problem = format!("lists hold too much: at most {LISTED_MAX} objects are read");
+                return Err(serde::de::Error::custom(problem));
+            }
             items.push(item);
         }
     }
