@@ -12,11 +12,11 @@ use serde_json::json;
 use super::*;
 use crate::schema::{Schema, Typed};
 
-fn problem<T: JsonSchema + 'static>(doc: &Value) -> String {
+fn problem<T: JsonSchema + DeserializeOwned + 'static>(doc: &Value) -> String {
     Typed::<T>::NEW.check(doc).unwrap_err().to_string()
 }
 
-fn canonical<T: JsonSchema + 'static>(mut doc: Value) -> Value {
+fn canonical<T: JsonSchema + DeserializeOwned + 'static>(mut doc: Value) -> Value {
     Typed::<T>::NEW.canonicalise(&mut doc);
     doc
 }
