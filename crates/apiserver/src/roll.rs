@@ -25,7 +25,8 @@ use crate::table;
 /// A piece has about this size, or that of one object if that is larger.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 /// What the lists and initial states that one user is being sent may keep in
-/// memory beyond its time, together; one of them may be larger.
+/// memory beyond its time, together; one of them may be larger, and what is
+/// small is always sent.
 const USER_BYTES_MAX: usize = 256 << 20;
 
 /// What users are being sent.
@@ -46,7 +47,7 @@ impl Sending {
         let user: Arc<str> = caller.user.as_str().into();
         let mut users = self.users();
         let sum = users.get(&user).map_or(bytes, |others| others.saturating_add(bytes));
-        if sum > USER_BYTES_MAX && sum != bytes && !caller.is_master() {
+        if sum > USER_BYTES_MAX && sum != bytes && bytes > PIECE_BYTES && !caller.is_master() {
             return Err(ApiError::Overloaded);
         }
         users.insert(Arc::clone(&user), sum);

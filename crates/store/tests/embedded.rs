@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
-use store::{Embedded, ListRequest, Op, OpenError, Options, Revision, Store, WatchError};
+use store::{Embedded, ListRequest, Op, OpenError, Options, Revision, Store, WatchError, WriteError};
 
 fn open(path: &Path) -> Embedded {
     Embedded::open(path, Options::default()).unwrap()
@@ -67,6 +67,39 @@ async fn a_delivery_is_bounded_in_bytes_and_the_next_one_goes_on() {
     }
     assert!(deliveries > 4);
     assert_eq!(watch.poll().await.unwrap().through, Revision(12));
+}
+
+#[tokio::test]
+async fn growth_ends_at_the_quota_and_for_ordinary_work_before_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let quota_bytes = 100_000;
+    let options = Options { quota_bytes, ..Options::default() };
+    let store = Arc::new(Embedded::open(&dir.path().join("state.redb"), options).unwrap());
+    let used = || store.size().unwrap().used;
+    let create = |name: String| store.write(vec![Op::create(name, "x".repeat(1000))]);
+    // Together, so that many share one commit.
+    let ordinary = (0..200).map(|i| store::sparing_the_reserve(create(format!("/o/{i:03}"))));
+    let refused = futures::future::join_all(ordinary).await.into_iter().filter_map(Result::err);
+    let refused: Vec<_> = refused.collect();
+    assert!(refused.len() > 100 && refused.iter().all(|error| matches!(error, WriteError::NoSpace)));
+    assert!(used() <= 95_000 && used() > 93_000, "{}", used());
+    assert_eq!(refused[0].to_string(), "etcdserver: mvcc: database space exceeded");
+
+    let reserve = futures::future::join_all((0..20).map(|i| create(format!("/s/{i:03}")))).await;
+    assert!(reserve.iter().any(Result::is_ok) && reserve.iter().any(Result::is_err));
+    assert!(used() <= quota_bytes && used() > 98_000, "{}", used());
+    let held = store.list(ListRequest::all("/o/")).await.unwrap().entries;
+    for entry in &held[..10] {
+        let smaller = store.write(vec![Op::update(entry.key.clone(), "x", entry.modified)]);
+        let smaller = store::sparing_the_reserve(smaller).await.unwrap();
+        store.write(vec![Op::delete(entry.key.clone(), smaller)]).await.unwrap();
+    }
+    assert!(used() < 91_000, "there is room at once: {}", used());
+    store::sparing_the_reserve(create("/o/again".to_owned())).await.unwrap();
+    let before = used();
+    drop(store);
+    let again = open(&dir.path().join("state.redb"));
+    assert_eq!(again.size().unwrap().used, before, "counted anew at start");
 }
 
 #[tokio::test]
