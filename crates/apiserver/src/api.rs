@@ -20,7 +20,7 @@ use store::Store;
 use tokio::sync::watch;
 
 use crate::answer::{self, Answer, Body, Manner};
-use crate::audit::Trail;
+use crate::audit::{self, Arrival, Trail};
 use crate::auth::{self, Identity};
 use crate::authz::{self, Access, Authorizer};
 use crate::error::{ApiError, ResourceName};
@@ -201,13 +201,12 @@ enum Admitted {
 impl Exchange {
     fn begin(api: &Api, from: &Origin, parts: &request::Parts, query: &Query) -> Self {
         let given = parts.headers.get("audit-id").cloned();
-        let log = api.config.audit.as_ref();
         Self {
             method: parts.method.clone(),
             // API-003.
             audit_id: given.or_else(|| HeaderValue::from_str(&api.ids.uid()).ok()),
             manner: Manner::of(parts, query),
-            trail: log.map(|log| Trail::start(log, &api.clock, parts, query, from.address)),
+            trail: None,
             expires: from.expires,
             held: None,
             seat: None,
@@ -256,11 +255,19 @@ impl Api {
         body: RequestBody,
         exchange: &mut Exchange,
     ) -> Result<Admitted, ApiError> {
+        let at = self.clock.now();
         let url_path = parts.uri.path().to_owned();
-        let caller = auth::authenticate(self, from, &parts.headers, &url_path).await?;
-        if let Some(trail) = &mut exchange.trail {
-            trail.caller(&caller);
+        let target = Target::parse(&url_path);
+        let caller = auth::authenticate(self, from, &parts.headers, &url_path).await;
+        if let Some(audit) = &self.config.audit {
+            let (caller, peer, id) = (caller.as_ref().ok(), from.address, exchange.audit_id.as_ref());
+            let arrival = Arrival { parts: &parts, query: &query, target: &target, peer, id, at, caller };
+            exchange.trail = Trail::start(audit, &self.clock, &arrival);
+            if let Some(recorder) = exchange.trail.as_ref().and_then(Trail::recorder) {
+                parts.extensions.insert(recorder);
+            }
         }
+        let caller = caller?;
         if let Some(connection) = from.connection.as_ref().filter(|_| caller.user != auth::ANONYMOUS) {
             connection.is_of(&caller.user);
         }
@@ -269,7 +276,7 @@ impl Api {
             trail.seen_as(other);
         }
         let caller = seen_as.unwrap_or(caller);
-        let Target::Resource(path) = Target::parse(&url_path) else {
+        let Target::Resource(path) = target else {
             authz::require(self, &caller, &Access::of_path(&parts.method, &url_path)).await?;
             return Ok(Admitted::Plain(Box::new((parts, query))));
         };
@@ -343,7 +350,7 @@ impl Api {
         AssertUnwindSafe(work).catch_unwind().await.unwrap_or_else(|panic| {
             self.metrics.panicked();
             tracing::error!(said = workers::said(&*panic), "a request caused a panic");
-            Err(ApiError::Internal("this request caused apiserver to panic, look in the logs for details".to_owned()))
+            Err(ApiError::Internal(PANICKED.to_owned()))
         })
     }
 
@@ -357,6 +364,9 @@ impl Api {
         self.metrics.count(&exchange.method, response.status());
         add_headers(response.headers_mut(), exchange.audit_id.take());
         let is_whole = response.headers_mut().remove(STREAMING).is_none();
+        if let (true, Some(trail)) = (is_whole, &mut exchange.trail) {
+            response = trail.look(response, &self.wire).await;
+        }
         if is_whole && exchange.manner.changes(&response) {
             let is_large = response.body().size_hint().lower() > LARGE_BYTES as u64;
             let dressed = exchange.manner.dress(response);
@@ -388,7 +398,10 @@ impl Api {
         }
         match path.trim_matches('/') {
             "" => Ok(discovery::root()),
-            "metrics" => Ok(answer::text(StatusCode::OK, self.metrics.render(self.store.size()))),
+            "metrics" => {
+                let audit = self.config.audit.as_ref().map(|audit| audit.metrics());
+                Ok(answer::text(StatusCode::OK, self.metrics.render(self.store.size()) + &audit.unwrap_or_default()))
+            }
             path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
                 discovery::answer(path, &parts.headers, &self.config)
             }
@@ -430,6 +443,7 @@ impl Api {
             Payload::Whole(bytes) => (self.in_json(&mut parts.headers, &path, bytes)?, None),
             Payload::Passed(body) => (Bytes::new(), Some(body)),
         };
+        audit::record(&parts.extensions, &body);
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
             return pods::bind_by_collection(self, &caller, &path, &parts.headers, &query, body).await;
         }
@@ -552,6 +566,9 @@ impl Api {
 pub(crate) fn rfc3339(time: ambient::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
+
+/// What is said of a request that caused a panic.
+pub(crate) const PANICKED: &str = "this request caused apiserver to panic, look in the logs for details";
 
 /// Marks answers whose body never ends by itself; removed before sending.
 pub(crate) const STREAMING: &str = "x-podium-streaming";

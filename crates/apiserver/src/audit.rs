@@ -1,135 +1,212 @@
 //! The audit log: who asked for what, and how it was answered, one
-//! `audit.k8s.io/v1` Event of level `Metadata` a line. Bodies are never
-//! written, so no secret gets in.
+//! `audit.k8s.io/v1` Event a line, as the policy says.
+//!
+//! A [`Trail`] follows one request and is part of its work: when it is
+//! dropped, however that came about, the event is written with what is known.
+//! Bodies are written at the levels that say so and at no other.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+mod log;
+mod policy;
+
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
-use ambient::{Clock, Timestamp};
+use ambient::{Clock, Now, Timestamp};
 use bytes::Bytes;
-use http::{HeaderMap, Response, StatusCode, header, request};
+use http::{Extensions, HeaderValue, Response, StatusCode, header, request};
 use http_body::{Frame, SizeHint};
-use http_body_util::BodyExt as _;
-use serde_json::{Map, Value, json};
+use http_body_util::{BodyExt as _, Full};
+use objects::wire::Messages;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::answer::Body;
+use crate::api::PANICKED;
 use crate::auth::Identity;
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::target::{ResourcePath, Target, Verb};
 
-/// Where audit events go. When a file is full it is renamed to `FILE.1`, the
-/// one before to `FILE.2`, and so on.
+pub use log::{AuditLog, Rotation};
+pub use policy::AuditPolicy;
+use policy::{Asked, Level, Stage, Verdict, What};
+
+/// What is written, and where.
 #[derive(Debug)]
-pub struct AuditLog {
-    path: PathBuf,
-    bytes_max: u64,
-    older_max: usize,
-    file: Mutex<Written>,
+pub struct Audit {
+    policy: AuditPolicy,
+    log: AuditLog,
 }
 
-#[derive(Debug)]
-struct Written {
-    file: File,
-    bytes: u64,
-}
-
-impl AuditLog {
-    /// Appends to the file, or makes it.
-    pub fn open(path: &Path, bytes_max: u64, older_max: usize) -> io::Result<Self> {
-        let file = Mutex::new(Written::open(path)?);
-        Ok(Self { path: path.to_owned(), bytes_max, older_max, file })
+impl Audit {
+    pub fn new(policy: AuditPolicy, log: AuditLog) -> Self {
+        Self { policy, log }
     }
 
-    /// The line is with the kernel before the answer is sent.
-    fn write(&self, event: &Value) {
-        let mut line = event.to_string();
-        line.push('\n');
-        let mut written = self.file.lock().expect("nobody panics while writing");
-        if written.bytes > 0 && written.bytes + line.len() as u64 > self.bytes_max {
-            match self.rotate() {
-                Ok(fresh) => *written = fresh,
-                Err(error) => tracing::warn!(%error, path = %self.path.display(), "the audit log can not be rotated"),
-            }
-        }
-        match written.file.write_all(line.as_bytes()) {
-            Ok(()) => written.bytes += line.len() as u64,
-            Err(error) => tracing::error!(%error, path = %self.path.display(), "an audit event is lost"),
-        }
-    }
-
-    fn rotate(&self) -> io::Result<Written> {
-        let older = |age: usize| {
-            let mut name = self.path.clone().into_os_string();
-            name.push(format!(".{age}"));
-            PathBuf::from(name)
+    /// In Prometheus text, under upstream's names.
+    pub(crate) fn metrics(&self) -> String {
+        let (written, lost) = (&self.log.written, &self.log.lost);
+        let row = |name: &str, help: &str, count: u64| {
+            format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}\n")
         };
-        for age in (1..self.older_max).rev().filter(|age| older(*age).exists()) {
-            std::fs::rename(older(age), older(age + 1))?;
-        }
-        match self.older_max {
-            0 => std::fs::remove_file(&self.path)?,
-            _ => std::fs::rename(&self.path, older(1))?,
-        }
-        Written::open(&self.path)
+        let sent = "Counter of audit events generated and sent to the audit backend.";
+        let failed = "Counter of audit events that failed to be audited properly.";
+        row("apiserver_audit_event_total", sent, written.load(Ordering::Relaxed))
+            + &row("apiserver_audit_error_total", failed, lost.load(Ordering::Relaxed))
     }
 }
 
-impl Written {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        let bytes = file.metadata()?.len();
-        Ok(Self { file, bytes })
+/// Longer ones are cut, as upstream cuts user agents.
+const USER_AGENT_MAX: usize = 1024;
+const URI_MAX: usize = 8 << 10;
+const MESSAGE_MAX: usize = 4 << 10;
+const NAME_MAX: usize = 512;
+const ID_MAX: usize = 64;
+/// A larger body is left out.
+const BODY_MAX: usize = 3 << 20;
+/// Of a larger answer nobody asks what it is called.
+const NAMED_BODY_MAX: usize = 64 << 10;
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Event {
+    kind: &'static str,
+    api_version: &'static str,
+    level: &'static str,
+    #[serde(rename = "auditID")]
+    audit_id: String,
+    stage: &'static str,
+    #[serde(rename = "requestURI")]
+    request_uri: String,
+    verb: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    impersonated_user: Option<Value>,
+    #[serde(rename = "sourceIPs", skip_serializing_if = "Option::is_none")]
+    source_ips: Option<[IpAddr; 1]>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    user_agent: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object_ref: Option<ObjectRef>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_status: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_object: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    response_object: Option<Value>,
+    request_received_timestamp: String,
+    stage_timestamp: String,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<&'static str, String>,
+}
+
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ObjectRef {
+    resource: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    uid: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    api_group: String,
+    api_version: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subresource: Option<String>,
+}
+
+impl ObjectRef {
+    fn of(path: &ResourcePath) -> Self {
+        let part = |text: &String| cut(text.clone(), NAME_MAX);
+        Self {
+            resource: part(&path.resource),
+            namespace: path.namespace.as_ref().map(part),
+            name: path.name.as_ref().map(part),
+            uid: String::new(),
+            api_group: part(&path.group),
+            api_version: part(&path.version),
+            subresource: path.subresource.as_ref().map(part),
+        }
     }
+}
+
+/// Whose name only the answer tells.
+#[derive(Deserialize)]
+struct Named {
+    metadata: NamedMeta,
+}
+
+#[derive(Deserialize)]
+struct NamedMeta {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    uid: String,
+}
+
+/// A request before anything became of it.
+pub(crate) struct Arrival<'a> {
+    pub(crate) parts: &'a request::Parts,
+    pub(crate) query: &'a Query,
+    pub(crate) target: &'a Target,
+    pub(crate) peer: Option<IpAddr>,
+    pub(crate) id: Option<&'a HeaderValue>,
+    pub(crate) at: Now,
+    /// None: it could not be made out.
+    pub(crate) caller: Option<&'a Identity>,
 }
 
 /// What is known of a request so far.
 pub(crate) struct Trail {
-    log: Arc<AuditLog>,
+    audit: Arc<Audit>,
     clock: Clock,
-    event: Map<String, Value>,
+    verdict: Verdict,
+    event: Event,
+    recorder: Option<Recorder>,
+    is_panic: bool,
+    is_ended: bool,
 }
 
 impl Trail {
-    pub(crate) fn start(
-        log: &Arc<AuditLog>,
-        clock: &Clock,
-        parts: &request::Parts,
-        query: &Query,
-        peer: Option<IpAddr>,
-    ) -> Self {
-        let mut event = Map::new();
-        event.insert("kind".to_owned(), json!("Event"));
-        event.insert("apiVersion".to_owned(), json!("audit.k8s.io/v1"));
-        event.insert("level".to_owned(), json!("Metadata"));
-        event.insert("requestURI".to_owned(), json!(parts.uri.to_string()));
-        let target = Target::parse(parts.uri.path());
-        event.insert("verb".to_owned(), json!(verb(parts, &target, query)));
-        if let Some(peer) = peer {
-            event.insert("sourceIPs".to_owned(), json!([peer]));
-        }
-        if let Some(agent) = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()) {
-            event.insert("userAgent".to_owned(), json!(agent));
-        }
-        if let Target::Resource(path) = target {
-            event.insert("objectRef".to_owned(), object(path));
-        }
-        event.insert("requestReceivedTimestamp".to_owned(), json!(micro(clock.now().wall)));
-        Self { log: Arc::clone(log), clock: clock.clone(), event }
+    /// None if the policy does not care.
+    pub(crate) fn start(audit: &Arc<Audit>, clock: &Clock, arrival: &Arrival<'_>) -> Option<Self> {
+        let Arrival { parts, target, .. } = arrival;
+        let verb = verb(parts, target, arrival.query);
+        let what = match target {
+            Target::Plain => What::Path(parts.uri.path()),
+            Target::Resource(path) => What::Resource {
+                group: &path.group,
+                namespace: path.namespace.as_deref().unwrap_or_default(),
+                resource: &path.resource,
+                subresource: path.subresource.as_deref().unwrap_or_default(),
+                name: path.name.as_deref().unwrap_or_default(),
+            },
+        };
+        let user = arrival.caller.map(|caller| (caller.user.as_str(), caller.groups.as_slice()));
+        let verdict = audit.policy.judge(&Asked { user, verb: &verb, what })?;
+        let event = event(arrival, verb, verdict.level);
+        let recorder = (verdict.level >= Level::Request).then(Recorder::default);
+        let (audit, clock) = (Arc::clone(audit), clock.clone());
+        let mut trail = Self { audit, clock, verdict, event, recorder, is_panic: false, is_ended: false };
+        trail.write(Stage::RequestReceived);
+        Some(trail)
     }
 
-    pub(crate) fn caller(&mut self, identity: &Identity) {
-        self.event.insert("user".to_owned(), identity.document());
+    /// For the body, where the policy asks for it.
+    pub(crate) fn recorder(&self) -> Option<Recorder> {
+        self.recorder.clone()
     }
 
     pub(crate) fn seen_as(&mut self, identity: &Identity) {
-        self.event.insert("impersonatedUser".to_owned(), identity.document());
+        self.event.impersonated_user = Some(identity.document());
     }
 
     /// What was answered, before the headers are final.
@@ -137,40 +214,175 @@ impl Trail {
         let mut status = json!({"metadata": {}});
         if let Some(error) = error {
             let told = error.status();
-            for field in ["status", "message", "reason", "details"] {
-                if let Some(value) = told.get(field) {
-                    status[field] = value.clone();
+            for field in ["status", "message", "reason"] {
+                if let Some(text) = told.get(field).and_then(Value::as_str) {
+                    status[field] = json!(cut(text.to_owned(), MESSAGE_MAX));
                 }
             }
         }
         status["code"] = json!(code.as_u16());
-        self.event.insert("responseStatus".to_owned(), status);
+        self.event.response_status = Some(status);
+        self.is_panic = matches!(error, Some(ApiError::Internal(said)) if said == PANICKED);
+    }
+
+    /// Looks at an answer before it is packed: at what was made by it, and at
+    /// all of it where the policy asks for that.
+    pub(crate) async fn look(&mut self, response: Response<Body>, wire: &Messages) -> Response<Body> {
+        let is_wanted = self.verdict.level == Level::RequestResponse;
+        let object = self.event.object_ref.as_ref();
+        let is_nameless = object.is_some_and(|object| object.name.is_none()) && self.event.verb == "create";
+        let length = http_body::Body::size_hint(response.body()).exact().unwrap_or(u64::MAX);
+        let max = if is_wanted { BODY_MAX } else { NAMED_BODY_MAX };
+        if length > max as u64 {
+            if is_wanted {
+                self.note_truncation();
+            }
+            return response;
+        }
+        if !is_wanted && (!is_nameless || response.status() != StatusCode::CREATED) {
+            return response;
+        }
+        let (head, body) = response.into_parts();
+        let Ok(bytes) = body.collect().await.map(http_body_util::Collected::to_bytes);
+        if is_nameless
+            && let (Some(object), Ok(found)) = (&mut self.event.object_ref, serde_json::from_slice::<Named>(&bytes))
+        {
+            object.name = Some(found.metadata.name).filter(|name| !name.is_empty());
+            object.uid = found.metadata.uid;
+        }
+        if is_wanted {
+            let doc = serde_json::from_slice(&bytes).ok().or_else(|| wire.read(&bytes, "").ok());
+            self.event.response_object = doc.map(|doc| self.kept(doc));
+        }
+        Response::from_parts(head, Full::new(bytes).boxed_unsync())
+    }
+
+    fn kept(&self, mut doc: Value) -> Value {
+        if self.verdict.omits_managed_fields {
+            without_managed_fields(&mut doc);
+            doc.get_mut("items").and_then(Value::as_array_mut).into_iter().flatten().for_each(without_managed_fields);
+        }
+        doc
+    }
+
+    fn note_truncation(&mut self) {
+        self.event.annotations.insert(TRUNCATED, "true".to_owned());
     }
 
     /// Writes the event; that of a stream's end when the stream ends.
     pub(crate) fn finish(mut self, response: Response<Body>, is_whole: bool) -> Response<Body> {
-        let id = text_of(response.headers(), "audit-id");
-        self.event.insert("auditID".to_owned(), json!(id));
         if is_whole {
-            self.write("ResponseComplete");
+            self.end(if self.is_panic { Stage::Panic } else { Stage::ResponseComplete });
             return response;
         }
-        self.write("ResponseStarted");
-        response.map(|body| Followed { body, trail: self }.boxed_unsync())
+        self.write(Stage::ResponseStarted);
+        response.map(|body| Followed { body, _trail: self }.boxed_unsync())
     }
 
-    fn write(&self, stage: &str) {
-        let mut event = self.event.clone();
-        event.insert("stage".to_owned(), json!(stage));
-        event.insert("stageTimestamp".to_owned(), json!(micro(self.clock.now().wall)));
-        self.log.write(&Value::Object(event));
+    fn end(&mut self, stage: Stage) {
+        self.is_ended = true;
+        let body = self.recorder.take().and_then(|Recorder(kept)| kept.get().cloned()).unwrap_or_default();
+        if body.len() > BODY_MAX {
+            self.note_truncation();
+        } else if let Ok(doc) = serde_json::from_slice(&body) {
+            self.event.request_object = Some(self.kept(doc));
+        }
+        self.write(stage);
+    }
+
+    fn write(&mut self, stage: Stage) {
+        if self.verdict.omits(stage) {
+            return;
+        }
+        let now = self.clock.now();
+        self.event.stage = stage.as_str();
+        self.event.stage_timestamp = micro(now.wall);
+        self.audit.log.write(&self.event, now);
     }
 }
 
-/// A body whose end is told.
+/// Whoever hangs up, takes too long or panics is written down as well.
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if self.is_ended {
+            return;
+        }
+        let is_panic = std::thread::panicking();
+        if is_panic {
+            self.event.response_status = Some(json!({
+                "metadata": {}, "status": "Failure", "message": "APIServer panic'd", "reason": "InternalError", "code": 500,
+            }));
+        } else if self.event.response_status.is_none() {
+            let message = "the request was given up before it was answered";
+            self.event.response_status = Some(json!({"metadata": {}, "status": "Failure", "message": message}));
+        }
+        self.end(if is_panic { Stage::Panic } else { Stage::ResponseComplete });
+    }
+}
+
+fn event(arrival: &Arrival<'_>, verb: String, level: Level) -> Event {
+    let Arrival { parts, target, .. } = arrival;
+    let mut annotations = BTreeMap::new();
+    let uri = parts.uri.to_string();
+    if uri.len() > URI_MAX {
+        annotations.insert(TRUNCATED, "true".to_owned());
+    }
+    let text = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    Event {
+        kind: "Event",
+        api_version: "audit.k8s.io/v1",
+        level: level.as_str(),
+        audit_id: cut(text(arrival.id), ID_MAX),
+        stage: "",
+        request_uri: cut(uri, URI_MAX),
+        verb,
+        user: arrival.caller.map(Identity::document),
+        impersonated_user: None,
+        source_ips: arrival.peer.map(|peer| [peer]),
+        user_agent: cut(text(parts.headers.get(header::USER_AGENT)), USER_AGENT_MAX),
+        object_ref: match target {
+            Target::Resource(path) => Some(ObjectRef::of(path)),
+            Target::Plain => None,
+        },
+        response_status: None,
+        request_object: None,
+        response_object: None,
+        request_received_timestamp: micro(arrival.at.wall),
+        stage_timestamp: String::new(),
+        annotations,
+    }
+}
+
+/// As upstream marks it.
+fn cut(mut text: String, max: usize) -> String {
+    if text.len() > max {
+        text.truncate(text.floor_char_boundary(max));
+        text.push_str("...TRUNCATED");
+    }
+    text
+}
+
+fn without_managed_fields(doc: &mut Value) {
+    if let Some(metadata) = doc.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.shift_remove("managedFields");
+    }
+}
+
+/// Where the body of a request is left for its trail, once it is JSON.
+#[derive(Clone, Default)]
+pub(crate) struct Recorder(Arc<OnceLock<Bytes>>);
+
+/// Keeps the body for the log, where the policy asks for it.
+pub(crate) fn record(extensions: &Extensions, body: &Bytes) {
+    if let Some(Recorder(kept)) = extensions.get() {
+        kept.get_or_init(|| body.clone());
+    }
+}
+
+/// A body whose end is told, when it is dropped with its trail.
 struct Followed {
     body: Body,
-    trail: Trail,
+    _trail: Trail,
 }
 
 impl http_body::Body for Followed {
@@ -193,12 +405,6 @@ impl http_body::Body for Followed {
     }
 }
 
-impl Drop for Followed {
-    fn drop(&mut self) {
-        self.trail.write("ResponseComplete");
-    }
-}
-
 /// As authorization names it (API-110).
 fn verb(parts: &request::Parts, target: &Target, query: &Query) -> String {
     let verb = match target {
@@ -208,49 +414,7 @@ fn verb(parts: &request::Parts, target: &Target, query: &Query) -> String {
     verb.map_or_else(|| parts.method.as_str().to_ascii_lowercase(), str::to_owned)
 }
 
-fn object(path: ResourcePath) -> Value {
-    let text = |part: Option<String>| part.unwrap_or_default();
-    let fields = [
-        ("resource", path.resource),
-        ("namespace", text(path.namespace)),
-        ("name", text(path.name)),
-        ("apiGroup", path.group),
-        ("apiVersion", path.version),
-        ("subresource", text(path.subresource)),
-    ];
-    let said = fields.into_iter().filter(|(_, value)| !value.is_empty());
-    Value::Object(said.map(|(key, value)| (key.to_owned(), json!(value))).collect())
-}
-
-fn text_of(headers: &HeaderMap, name: &str) -> String {
-    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
-}
-
 /// API-102: a MicroTime.
 fn micro(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_full_file_makes_room_for_a_new_one() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("audit.log");
-        let log = AuditLog::open(&path, 20, 2).unwrap();
-        for number in 1..=4 {
-            log.write(&json!({"event number": number}));
-        }
-        let read = |name: &str| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default();
-        assert_eq!(read("audit.log"), "{\"event number\":4}\n");
-        assert_eq!(read("audit.log.1"), "{\"event number\":3}\n");
-        assert_eq!(read("audit.log.2"), "{\"event number\":2}\n");
-        assert_eq!(read("audit.log.3"), "");
-        drop(log);
-        let again = AuditLog::open(&path, 1000, 2).unwrap();
-        again.write(&json!({}));
-        assert_eq!(read("audit.log"), "{\"event number\":4}\n{}\n");
-    }
 }

@@ -80,7 +80,7 @@ use tokio::net::TcpListener;
 use api::Origin;
 
 pub use answer::Body;
-pub use audit::AuditLog;
+pub use audit::{Audit, AuditLog, AuditPolicy, Rotation};
 pub use auth::Identity;
 pub use encryption::Encryption;
 pub use health::VERSION;
@@ -107,7 +107,7 @@ pub struct Config {
     /// How many connections there may be, and how long they may be silent.
     pub connections: listener::Limits,
     /// Where to write who asked for what, if anywhere.
-    pub audit: Option<Arc<AuditLog>>,
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// Authorities, as PEM.

@@ -72,7 +72,9 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) cni_bin_dirs: Vec<PathBuf>,
     pub(crate) runtime: Option<Choice>,
     pub(crate) write_kubeconfig: Option<PathBuf>,
-    pub(crate) audit_log_path: Option<PathBuf>,
+    pub(crate) audit_log_path: Option<String>,
+    pub(crate) audit_policy_file: Option<PathBuf>,
+    pub(crate) audit_log_maxage: Option<u64>,
     pub(crate) audit_log_maxsize: Option<u64>,
     pub(crate) audit_log_maxbackup: Option<usize>,
     pub(crate) encryption_provider_config: Option<PathBuf>,
@@ -91,7 +93,7 @@ pub(crate) struct PodiumConfiguration {
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
+const PODIUM_FIELDS: &str = "auditLogMaxage, auditLogMaxbackup, auditLogMaxsize, auditLogPath, auditPolicyFile, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ambient::{Clock, Ids, Rng};
 use anyhow::{Context, Result};
-use apiserver::{ApiServer, AuditLog, Identity};
+use apiserver::{ApiServer, Identity};
 use client::Client;
 use reconciler::{Controllers, ControllersConfig, Reconciler, StorageConfig};
 use tokio::net::TcpListener;
@@ -19,7 +19,7 @@ use crate::config::Settings;
 use crate::door::{self, Door};
 use crate::instance::Instance;
 use crate::pki::{self, Authority, Subject};
-use crate::{keep, kubeconfig};
+use crate::{audit, keep, kubeconfig};
 
 const MASTERS: &str = "system:masters";
 
@@ -30,9 +30,6 @@ const KUBELET_CLIENT: Subject<'static> = Subject { user: "kube-apiserver-kubelet
 
 /// Unless a flag or the configuration says otherwise.
 const BIND: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
-
-const AUDIT_LOG_MEGABYTES: u64 = 100;
-const AUDIT_LOGS_KEPT: usize = 10;
 
 /// What it is made from.
 pub(crate) struct Plan<'a> {
@@ -81,19 +78,12 @@ impl Plan<'_> {
                 clients: self.authority.certificate_pem().to_owned(),
                 front_proxy: pki::front_proxy(&places.pki(), self.clock.now().wall)?,
             }),
-            audit: self.audit_log()?,
+            audit: audit::open(self.args, &places.audit_log(), self.clock.now().wall)?,
             ..apiserver::Config::default()
         };
         let api = ApiServer::new(store, config, self.clock.clone(), self.ids.clone());
         api.bootstrap().await?;
         Ok(api)
-    }
-
-    fn audit_log(&self) -> Result<Option<Arc<AuditLog>>> {
-        let Some(path) = &self.args.audit_log_path else { return Ok(None) };
-        let bytes_max = self.args.audit_log_maxsize.unwrap_or(AUDIT_LOG_MEGABYTES).saturating_mul(1 << 20);
-        let log = AuditLog::open(path, bytes_max, self.args.audit_log_maxbackup.unwrap_or(AUDIT_LOGS_KEPT));
-        Ok(Some(Arc::new(log.with_context(|| format!("--audit-log-path {}", path.display()))?)))
     }
 
     fn tls(&self, address: SocketAddr) -> Result<Arc<rustls::ServerConfig>> {

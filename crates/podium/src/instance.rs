@@ -39,6 +39,10 @@ impl Places {
         self.data.join("pki")
     }
 
+    pub(crate) fn audit_log(&self) -> PathBuf {
+        self.data.join("audit/audit.log")
+    }
+
     pub(crate) fn store(&self) -> PathBuf {
         self.data.join("store")
     }

@@ -5,6 +5,7 @@
 //! directory owns on the machine).
 
 mod agent;
+mod audit;
 mod cli;
 mod config;
 mod containers;

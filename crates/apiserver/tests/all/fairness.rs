@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::fixture::{Client, Fixture, fixture, json_of, unstarted_over};
-use apiserver::{AuditLog, Body, Config, Identity};
+use apiserver::{AuditPolicy, Body, Config, Identity};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Full, StreamBody};
@@ -123,7 +123,7 @@ impl Scene {
         let (writes, begun) = (Semaphore::new(Semaphore::MAX_PERMITS), Semaphore::new(0));
         let store = Arc::new(Gated { inner, writes, begun, is_broken: AtomicBool::new(false) });
         let log = dir.path().join("audit.log");
-        let audit = Some(Arc::new(AuditLog::open(&log, 1 << 20, 1).unwrap()));
+        let audit = Some(crate::audit::written_to(&log, AuditPolicy::default()));
         let fixture = unstarted_over(store.clone(), dir, Config { audit, ..Config::default() });
         fixture.api.bootstrap().await.unwrap();
         store.writes.forget_permits(Semaphore::MAX_PERMITS);
@@ -178,6 +178,7 @@ async fn a_panic_costs_one_request_and_is_told() {
     let (code, status) = scene.fixture.admin.post(PODS, &crate::fixture::pod("web")).await;
     assert_eq!((code, &status["reason"]), (500, &json!("InternalError")), "{status}");
     assert_eq!(scene.told().await, [json!(500)]);
+    assert!(std::fs::read_to_string(&scene.log).unwrap().contains(r#""stage":"Panic""#));
     let (code, metrics) = scene.fixture.admin.get("/metrics").await;
     assert!(code == 200 && metrics.as_str().unwrap().contains("\npodium_apiserver_panics_total 1\n"), "{metrics}");
 }

@@ -44,9 +44,17 @@ pub(crate) struct ControlArgs {
     /// Also write or merge the kubeconfig into this file
     #[arg(long, value_name = "FILE")]
     pub(crate) write_kubeconfig: Option<PathBuf>,
-    /// Write to this file who asked for what, one JSON object a line [default: nowhere]
+    /// Write to this file who asked for what, one JSON object a line; `-` is standard output, nothing
+    /// (`--audit-log-path=`) switches it off [default: audit/audit.log below the data directory]
     #[arg(long, value_name = "FILE")]
-    pub(crate) audit_log_path: Option<PathBuf>,
+    pub(crate) audit_log_path: Option<String>,
+    /// What of it to write, an audit.k8s.io/v1 Policy [default: who writes, or touches secrets, tokens,
+    /// certificates or the inside of containers]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit_policy_file: Option<PathBuf>,
+    /// Remove older audit logs after so many days; 0: never [default: 30]
+    #[arg(long, value_name = "DAYS")]
+    pub(crate) audit_log_maxage: Option<u64>,
     /// Begin a new audit log at so many megabytes [default: 100]
     #[arg(long, value_name = "MEGABYTES")]
     pub(crate) audit_log_maxsize: Option<u64>,
@@ -96,6 +104,8 @@ impl ControlArgs {
         self.bind = self.bind.or(file.bind);
         self.write_kubeconfig = self.write_kubeconfig.take().or(file.write_kubeconfig.clone());
         self.audit_log_path = self.audit_log_path.take().or(file.audit_log_path.clone());
+        self.audit_policy_file = self.audit_policy_file.take().or(file.audit_policy_file.clone());
+        self.audit_log_maxage = self.audit_log_maxage.or(file.audit_log_maxage);
         self.audit_log_maxsize = self.audit_log_maxsize.or(file.audit_log_maxsize);
         self.audit_log_maxbackup = self.audit_log_maxbackup.or(file.audit_log_maxbackup);
         self.quota_backend_bytes = self.quota_backend_bytes.or(file.quota_backend_bytes);

@@ -241,7 +241,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{podium}port: 6443"),
         expect![[
-            r#"c.yaml: PodiumConfiguration: unknown field "port"; possible: auditLogMaxbackup, auditLogMaxsize, auditLogPath, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig"#
+            r#"c.yaml: PodiumConfiguration: unknown field "port"; possible: auditLogMaxage, auditLogMaxbackup, auditLogMaxsize, auditLogPath, auditPolicyFile, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig"#
         ]],
     );
     refused(
