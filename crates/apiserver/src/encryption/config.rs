@@ -218,7 +218,7 @@ impl Keys {
             }
             match key.cipher(cipher, &format!("{path}.secret")) {
                 Ok(cipher) => ciphers.push(cipher),
-                Err(error) => errors.push(error),
+                Err(error) => errors.push(*error),
             }
         }
         ciphers
@@ -227,16 +227,16 @@ impl Keys {
 
 impl Key {
     /// The secret itself is never told.
-    fn cipher(&self, cipher: fn(&str, &[u8]) -> Option<Cipher>, path: &str) -> Result<Cipher, FieldError> {
+    fn cipher(&self, cipher: fn(&str, &[u8]) -> Option<Cipher>, path: &str) -> Result<Cipher, Box<FieldError>> {
         if self.secret.is_empty() {
-            return Err(FieldError::required(path, "secret is a mandatory field for a key"));
+            return Err(Box::new(FieldError::required(path, "secret is a mandatory field for a key")));
         }
         let secret = BASE64_STANDARD.decode(&self.secret);
-        let secret = secret.map_err(|_| FieldError::invalid(path, "REDACTED", "secrets must be base64 encoded"))?;
+        let invalid = |detail: String| Box::new(FieldError::invalid(path, "REDACTED", detail));
+        let secret = secret.map_err(|_| invalid("secrets must be base64 encoded".to_owned()))?;
         cipher(&self.name, &secret).ok_or_else(|| {
             let length = secret.len();
-            let detail = format!("secret is not of the expected length, got {length}, expected one of [16 24 32]");
-            FieldError::invalid(path, "REDACTED", detail)
+            invalid(format!("secret is not of the expected length, got {length}, expected one of [16 24 32]"))
         })
     }
 }

@@ -71,8 +71,11 @@ async fn cost(client: &Client, shape: &Shape, code: u16) -> u64 {
     least
 }
 
+/// What it is, how it is answered, and the request at a size.
+type Sized<'a> = (&'a str, u16, &'a dyn Fn(usize) -> Shape);
+
 /// Fails where four times the size costs more than eight times as much.
-async fn grows_evenly(client: &Client, shapes: &[(&str, u16, &dyn Fn(usize) -> Shape)]) {
+async fn grows_evenly(client: &Client, shapes: &[Sized<'_>]) {
     let mut uneven = Vec::new();
     for (name, code, shape) in shapes {
         let small = cost(client, &shape(SMALL), *code).await;
@@ -347,6 +350,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 #[tokio::test]
+#[allow(clippy::too_many_lines, reason = "a list of shapes")]
 async fn patches_cost_what_they_and_the_object_hold() {
     let fixture = fixture().await;
     let maps = format!("{NAMESPACE}/configmaps");
