@@ -3,3 +3,7 @@
 //! bystander notices nothing and the cluster goes on.
 
 mod bombs;
+mod closed;
+mod connections;
+mod namespaces;
+mod parsers;
