@@ -12,13 +12,20 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::command::PIECES_MAX;
 use crate::ports::{PIECE_BYTES, Target};
-use crate::websocket::message;
+use crate::upgrade::Form;
+use crate::websocket::{decoded, encoded};
 
-/// Two channels each, and a channel's number is a byte.
-pub(crate) const PORTS_MAX: usize = 127;
+/// Two channels each, and a channel's number is a byte, or a character from
+/// `0` on.
+pub(crate) fn ports_max(form: Form) -> usize {
+    match form {
+        Form::Bytes => 127,
+        Form::Base64 => 39,
+    }
+}
 
 /// Until the client is gone or every connection has ended.
-pub(crate) async fn serve<IO>(socket: WebSocketStream<IO>, ports: &[u16], target: Target)
+pub(crate) async fn serve<IO>(socket: WebSocketStream<IO>, form: Form, ports: &[u16], target: Target)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -29,13 +36,13 @@ where
         .zip((0..u8::MAX).step_by(2))
         .map(|(&port, channel)| {
             let (input, incoming) = mpsc::channel(PIECES_MAX);
-            (input, forward(port, channel, incoming, tells.clone(), target.clone()))
+            (input, forward(port, channel, incoming, Tells { form, tells: tells.clone() }, target.clone()))
         })
         .unzip();
     drop(tells);
     let listening = async {
         while let Some(Ok(message)) = messages.next().await {
-            let Message::Binary(bytes) = message else { continue };
+            let bytes = decoded(form, &message);
             let Some(&channel) = bytes.first().filter(|channel| channel.is_multiple_of(2)) else { continue };
             if let Some(input) = inputs.get(usize::from(channel / 2)) {
                 // Whoever dropped its end does not want it.
@@ -58,21 +65,28 @@ where
     }
 }
 
-async fn forward(
-    port: u16,
-    channel: u8,
-    incoming: mpsc::Receiver<Bytes>,
+/// Where a connection's messages go.
+struct Tells {
+    form: Form,
     tells: mpsc::Sender<Message>,
-    target: Target,
-) {
+}
+
+impl Tells {
+    /// False: nobody is there any more.
+    async fn send(&self, channel: u8, content: &[u8]) -> bool {
+        self.tells.send(encoded(self.form, channel, content)).await.is_ok()
+    }
+}
+
+async fn forward(port: u16, channel: u8, incoming: mpsc::Receiver<Bytes>, tells: Tells, target: Target) {
     for channel in [channel, channel + 1] {
         // The client learns which port the channels are for.
-        let _ = tells.send(message(channel, &port.to_le_bytes())).await;
+        tells.send(channel, &port.to_le_bytes()).await;
     }
     match target.connect(port).await {
         Ok(connection) => exchange(connection, channel, incoming, &tells).await,
         Err(failure) => {
-            let _ = tells.send(message(channel + 1, failure.as_bytes())).await;
+            tells.send(channel + 1, failure.as_bytes()).await;
         }
     }
 }
@@ -82,7 +96,7 @@ async fn exchange(
     connection: Box<dyn Connection>,
     channel: u8,
     mut incoming: mpsc::Receiver<Bytes>,
-    tells: &mpsc::Sender<Message>,
+    tells: &Tells,
 ) {
     let (mut read, mut write) = tokio::io::split(connection);
     let into = async {
@@ -96,7 +110,7 @@ async fn exchange(
     let out = async {
         let mut buffer = vec![0; PIECE_BYTES];
         while let Ok(count @ 1..) = read.read(&mut buffer).await {
-            if tells.send(message(channel, &buffer[..count])).await.is_err() {
+            if !tells.send(channel, &buffer[..count]).await {
                 return;
             }
         }
@@ -117,6 +131,7 @@ mod tests {
     use tokio_tungstenite::tungstenite::protocol::Role;
 
     use super::*;
+    use crate::websocket::message;
     use crate::websocket::tests::by_channel;
 
     /// Port 80 repeats once and ends, every other one refuses.
@@ -142,13 +157,30 @@ mod tests {
     async fn api_638_each_port_has_a_channel_for_data_and_one_for_failures() {
         let (near, far) = duplex(1 << 16);
         let server = crate::websocket::accept(far).await;
-        tokio::spawn(async move { serve(server, &[81, 80], target()).await });
+        tokio::spawn(async move { serve(server, Form::Bytes, &[81, 80], target()).await });
         let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        for nowhere in [message(4, b"x"), message(3, b"x"), message(255, b""), Message::binary(Vec::new())] {
+            client.send(nowhere).await.unwrap();
+        }
         client.send(message(2, b"hello")).await.unwrap();
         let [data_81, error_81, data_80, error_80] = by_channel(&mut client).await;
         assert_eq!((data_81.as_slice(), &error_81[..2]), ([81, 0].as_slice(), [81, 0].as_slice()));
         let failure = "error forwarding port 81 to pod web, uid u1: connection refused";
         assert_eq!(std::str::from_utf8(&error_81[2..]).unwrap(), failure);
         assert_eq!((data_80.as_slice(), error_80.as_slice()), (b"\x50\0hello".as_slice(), [80, 0].as_slice()));
+    }
+
+    #[tokio::test]
+    async fn api_638_clients_without_bytes_forward_in_texts() {
+        let (near, far) = duplex(1 << 16);
+        let server = crate::websocket::accept(far).await;
+        tokio::spawn(async move { serve(server, Form::Base64, &[80], target()).await });
+        let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+        client.send(Message::text("0aGVsbG8=")).await.unwrap();
+        let mut heard = Vec::new();
+        while let Some(Ok(Message::Text(text))) = client.next().await {
+            heard.push(text.to_string());
+        }
+        assert_eq!(heard, ["0UAA=", "1UAA=", "0aGVsbG8="]);
     }
 }

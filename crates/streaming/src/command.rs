@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use cri::{CriError, Input, Output, Session, TerminalSize};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -19,8 +19,8 @@ pub(crate) enum Said {
 pub(crate) enum Told {
     Stdout(Bytes),
     Stderr(Bytes),
-    /// How it ended; nothing comes after it.
-    Status(String),
+    /// How it ended, as a `Status`; nothing comes after it.
+    Status(Value),
 }
 
 /// The other end. `said` ends when the client is gone.
@@ -122,8 +122,8 @@ async fn speak(output: Option<Output>, tells: &mpsc::Sender<Told>, told: impl Fn
 }
 
 /// API-631: the `Status` object that clients read the exit code from.
-fn status(purpose: Purpose, exit: Result<i32, CriError>) -> String {
-    let status = match (purpose, exit) {
+fn status(purpose: Purpose, exit: Result<i32, CriError>) -> Value {
+    match (purpose, exit) {
         // How the container ended is not how attaching to it went.
         (Purpose::Exec, Ok(0)) | (Purpose::Attach, Ok(_)) => json!({ "metadata": {}, "status": "Success" }),
         (Purpose::Exec, Ok(code)) => json!({
@@ -135,11 +135,10 @@ fn status(purpose: Purpose, exit: Result<i32, CriError>) -> String {
         }),
         (Purpose::Exec, Err(error)) => internal(&format!("error executing command in container: {error}")),
         (Purpose::Attach, Err(error)) => internal(&format!("error attaching to container: {error}")),
-    };
-    status.to_string()
+    }
 }
 
-fn internal(detail: &str) -> serde_json::Value {
+fn internal(detail: &str) -> Value {
     json!({
         "metadata": {},
         "status": "Failure",
@@ -171,6 +170,7 @@ mod tests {
 
     #[test]
     fn api_631_exits_are_told_as_clients_read_them() {
+        let status = |purpose, exit| super::status(purpose, exit).to_string();
         assert_eq!(status(Purpose::Exec, Ok(0)), r#"{"metadata":{},"status":"Success"}"#);
         let failed = status(Purpose::Exec, Ok(3));
         assert!(failed.contains(r#""causes":[{"reason":"ExitCode","message":"3"}]"#), "{failed}");

@@ -1,7 +1,8 @@
 //! The server's side of Kubernetes' streaming protocols: a command or an
 //! attached container, and forwarded ports, over a connection that was HTTP.
 //!
-//! Used by the kubelet's API and by `criwire`'s server. Never: who may do it,
+//! Used by the kubelet's API and by `criwire`'s server, and by the API server
+//! for what is only read. Never: who may do it,
 //! and in which container.
 //!
 //! Whoever comes: kubectl 1.27 and 1.28 speak SPDY (API-616), 1.29 as well
@@ -11,7 +12,7 @@
 //!
 //! Read in this order: `upgrade` (what the client offers), `command` (what a
 //! session becomes), `websocket` and `over_spdy` (what carries it), `ports`
-//! and `channels` (forwarded ports).
+//! and `channels` (forwarded ports), `reading` (logs and watches).
 //!
 //! ```no_run
 //! # async fn example(
@@ -31,10 +32,11 @@ pub mod fuzzing;
 mod idle;
 mod over_spdy;
 mod ports;
+mod reading;
 mod spdy;
 mod tunnel;
 mod upgrade;
 mod websocket;
 
 pub use ports::{Dial, Target};
-pub use upgrade::{PortsUpgrade, Refusal, Upgrade};
+pub use upgrade::{PortsUpgrade, ReadingUpgrade, Refusal, Upgrade, is_websocket};

@@ -132,7 +132,7 @@ async fn speak(
         let (stream, bytes) = match piece {
             Told::Stdout(bytes) => (stdout.as_ref(), bytes),
             Told::Stderr(bytes) => (stderr.as_ref(), bytes),
-            Told::Status(status) => (Some(error), Bytes::from(status)),
+            Told::Status(status) => (Some(error), Bytes::from(status.to_string())),
         };
         if let Some(stream) = stream {
             stream.send(bytes).await?;

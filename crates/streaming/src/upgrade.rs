@@ -1,5 +1,7 @@
 //! The handshake: which protocols the client offers, and which we take.
 
+use bytes::Bytes;
+use futures::Stream;
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use hyper::upgrade::{OnUpgrade, Upgraded};
@@ -9,7 +11,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use crate::command::{Ends, Purpose, converse};
 use crate::idle::Idle;
 use crate::ports::{self, Target};
-use crate::{channels, over_spdy, tunnel, websocket};
+use crate::{channels, over_spdy, reading, tunnel, websocket};
 
 /// A connection for a command, once the response is out.
 #[derive(Debug)]
@@ -37,25 +39,55 @@ enum Carrier {
 /// Of the channel protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Version {
-    V4,
-    /// The same in texts, for clients that can not send bytes.
-    V4Base64,
+    /// Says what went wrong as text, and nothing where nothing did.
+    V1(Form),
+    V4(Form),
     /// Also says when a stream ends.
     V5,
     /// SPDY inside.
     Tunnel,
 }
 
-/// API-626: best first, of what clients offer (API-105, API-107). Over SPDY, streams end by themselves: there is no newer one.
-const COMMANDS: [(&str, Version); 3] = [
+/// What messages are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Bytes,
+    /// For clients that can not send bytes.
+    Base64,
+}
+
+impl Version {
+    pub(crate) fn form(self) -> Form {
+        match self {
+            Self::V1(form) | Self::V4(form) => form,
+            Self::V5 | Self::Tunnel => Form::Bytes,
+        }
+    }
+}
+
+/// API-626: best first, of what clients offer (API-105, API-107). Over SPDY, streams end by themselves: there is no
+/// newer one. A client that names none means the last.
+const COMMANDS: [(&str, Version); 6] = [
     ("v5.channel.k8s.io", Version::V5),
-    ("v4.channel.k8s.io", Version::V4),
-    ("v4.base64.channel.k8s.io", Version::V4Base64),
+    ("v4.channel.k8s.io", Version::V4(Form::Bytes)),
+    ("v4.base64.channel.k8s.io", Version::V4(Form::Base64)),
+    ("channel.k8s.io", Version::V1(Form::Bytes)),
+    ("base64.channel.k8s.io", Version::V1(Form::Base64)),
+    (UNNAMED, Version::V1(Form::Bytes)),
 ];
 const COMMANDS_SPDY: &str = "v4.channel.k8s.io";
-const PORTS: [(&str, Version); 2] =
-    [("SPDY/3.1+portforward.k8s.io", Version::Tunnel), ("v4.channel.k8s.io", Version::V4)];
+const PORTS: [(&str, Version); 4] = [
+    ("SPDY/3.1+portforward.k8s.io", Version::Tunnel),
+    ("v4.channel.k8s.io", Version::V4(Form::Bytes)),
+    ("v4.base64.channel.k8s.io", Version::V4(Form::Base64)),
+    (UNNAMED, Version::V4(Form::Bytes)),
+];
 const PORTS_SPDY: &str = "portforward.k8s.io";
+/// Of what only comes from the server.
+const READINGS: [(&str, Form); 3] =
+    [("binary.k8s.io", Form::Bytes), ("base64.binary.k8s.io", Form::Base64), (UNNAMED, Form::Bytes)];
+/// What a client offers that offers nothing.
+const UNNAMED: &str = "";
 
 const SPDY: &str = "SPDY/3.1";
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
@@ -73,14 +105,14 @@ pub enum Refusal {
     NoPorts,
     #[error("unable to parse {0:?} as a port")]
     NotAPort(String),
-    #[error("at most {} ports can be forwarded over one connection", channels::PORTS_MAX)]
-    TooManyPorts,
+    #[error("at most {most} ports can be forwarded over one connection")]
+    TooManyPorts { most: usize },
 }
 
 impl Refusal {
     pub fn status(&self) -> StatusCode {
         match self {
-            Refusal::NoUpgrade | Refusal::NoPorts | Refusal::NotAPort(_) | Refusal::TooManyPorts => {
+            Refusal::NoUpgrade | Refusal::NoPorts | Refusal::NotAPort(_) | Refusal::TooManyPorts { .. } => {
                 StatusCode::BAD_REQUEST
             }
             Refusal::NoProtocol { .. } => StatusCode::FORBIDDEN,
@@ -128,7 +160,7 @@ impl Upgrade {
         let Some(upgraded) = upgraded(self.on).await else { return };
         match self.carrier {
             Carrier::WebSocket(version) => {
-                let (client, talking) = websocket::serve(upgraded, version).await;
+                let (client, talking) = websocket::serve(upgraded, version, Ends::of(&session)).await;
                 tokio::join!(converse(session, purpose, client), talking);
             }
             Carrier::Spdy => {
@@ -144,10 +176,10 @@ impl PortsUpgrade {
     pub fn ports<B>(request: &mut Request<B>) -> Result<(Self, Response<()>), Refusal> {
         let (carrier, response) = negotiate(request.headers(), &PORTS, PORTS_SPDY)?;
         let ports = match carrier {
-            Carrier::WebSocket(Version::V4 | Version::V4Base64 | Version::V5) => {
-                ports_of(request.uri().query().unwrap_or_default())?
-            }
             Carrier::WebSocket(Version::Tunnel) | Carrier::Spdy => Vec::new(),
+            Carrier::WebSocket(version) => {
+                ports_of(request.uri().query().unwrap_or_default(), channels::ports_max(version.form()))?
+            }
         };
         Ok((Self { on: hyper::upgrade::on(request), carrier, ports }, response))
     }
@@ -166,15 +198,38 @@ impl PortsUpgrade {
                 let (bytes, carrying) = tunnel::open(websocket::accept(upgraded).await);
                 tokio::join!(ports::serve(bytes, target), carrying);
             }
-            Carrier::WebSocket(Version::V4 | Version::V4Base64 | Version::V5) => {
-                channels::serve(websocket::accept(upgraded).await, &self.ports, target).await;
+            Carrier::WebSocket(version) => {
+                channels::serve(websocket::accept(upgraded).await, version.form(), &self.ports, target).await;
             }
         }
     }
 }
 
+/// A connection for what is only read, once the response is out.
+#[derive(Debug)]
+pub struct ReadingUpgrade {
+    on: OnUpgrade,
+    form: Form,
+}
+
+impl ReadingUpgrade {
+    /// Of a request that `on` belongs to, for bytes in pieces of any size. The
+    /// response is to be sent as it is.
+    pub fn bytes(headers: &HeaderMap, on: OnUpgrade) -> Result<(Self, Response<()>), Refusal> {
+        let (form, response) = websocket(headers, &READINGS)?;
+        Ok((Self { on, form }, response))
+    }
+
+    /// Until `pieces` end or the client is gone. Spawn it, then send the
+    /// response.
+    pub async fn run(self, pieces: impl Stream<Item = Bytes>) {
+        let Some(upgraded) = upgraded(self.on).await else { return };
+        reading::serve(upgraded, self.form, pieces).await;
+    }
+}
+
 /// `port=80,81` or repeated; `ports` as clients write it.
-fn ports_of(query: &str) -> Result<Vec<u16>, Refusal> {
+fn ports_of(query: &str, most: usize) -> Result<Vec<u16>, Refusal> {
     let named = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| matches!(name.as_ref(), "port" | "ports"));
     let mut ports = Vec::new();
     for (_, value) in named {
@@ -185,8 +240,8 @@ fn ports_of(query: &str) -> Result<Vec<u16>, Refusal> {
     }
     match ports.len() {
         0 => Err(Refusal::NoPorts),
-        1..=channels::PORTS_MAX => Ok(ports),
-        _ => Err(Refusal::TooManyPorts),
+        count if count <= most => Ok(ports),
+        _ => Err(Refusal::TooManyPorts { most }),
     }
 }
 
@@ -212,18 +267,35 @@ fn negotiate(
         }
         return Ok((Carrier::Spdy, response(SPDY, STREAM_PROTOCOL, over_spdy)));
     }
-    let is_websocket = has(headers, CONNECTION, "upgrade") && has(headers, UPGRADE, "websocket");
-    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket).ok_or(Refusal::NoUpgrade)?;
-    let offered = listed(headers, SEC_WEBSOCKET_PROTOCOL);
-    let taken = known.iter().find(|(name, _)| offered.iter().any(|offered| offered == name));
-    let (name, version) = taken.ok_or_else(|| Refusal::NoProtocol {
-        offered: offered.clone(),
-        known: known.iter().map(|known| known.0).collect(),
-    })?;
+    let (version, response) = websocket(headers, known)?;
+    Ok((Carrier::WebSocket(version), response))
+}
+
+/// Whether a request begins as a WebSocket does.
+pub fn is_websocket(headers: &HeaderMap) -> bool {
+    has(headers, CONNECTION, "upgrade") && has(headers, UPGRADE, "websocket")
+}
+
+/// The first of `known` that the client offers.
+fn websocket<V: Copy>(
+    headers: &HeaderMap,
+    known: &'static [(&'static str, V)],
+) -> Result<(V, Response<()>), Refusal> {
+    let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket(headers)).ok_or(Refusal::NoUpgrade)?;
+    let mut offered = listed(headers, SEC_WEBSOCKET_PROTOCOL);
+    offered.retain(|name| !name.is_empty());
+    let is_offered = |name: &str| match name {
+        UNNAMED => offered.is_empty(),
+        name => offered.iter().any(|offered| offered == name),
+    };
+    let Some((name, version)) = known.iter().find(|(name, _)| is_offered(name)) else {
+        let known = known.iter().map(|known| known.0).filter(|name| *name != UNNAMED).collect();
+        return Err(Refusal::NoProtocol { offered, known });
+    };
     let mut response = response("websocket", SEC_WEBSOCKET_PROTOCOL, name);
     let accept = HeaderValue::try_from(derive_accept_key(key.as_bytes())).expect("base64 is a header value");
     response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, accept);
-    Ok((Carrier::WebSocket(*version), response))
+    Ok((*version, response))
 }
 
 fn response(upgrade: &'static str, protocol: HeaderName, name: &'static str) -> Response<()> {
@@ -232,7 +304,9 @@ fn response(upgrade: &'static str, protocol: HeaderName, name: &'static str) -> 
     let headers = response.headers_mut();
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     headers.insert(UPGRADE, HeaderValue::from_static(upgrade));
-    headers.insert(protocol, HeaderValue::from_static(name));
+    if name != UNNAMED {
+        headers.insert(protocol, HeaderValue::from_static(name));
+    }
     response
 }
 
@@ -272,6 +346,8 @@ mod tests {
             ),
             ("v4.channel.k8s.io,v3.channel.k8s.io,v2.channel.k8s.io,channel.k8s.io", "v4.channel.k8s.io"),
             ("v4.base64.channel.k8s.io", "v4.base64.channel.k8s.io"),
+            ("channel.k8s.io", "channel.k8s.io"),
+            ("chat, base64.channel.k8s.io", "base64.channel.k8s.io"),
         ] {
             let (_, response) = Upgrade::command(&mut request(offered)).unwrap();
             assert_eq!(response.status(), 101);
@@ -280,6 +356,24 @@ mod tests {
         }
         let (ports, _) = PortsUpgrade::ports(&mut request("SPDY/3.1+portforward.k8s.io")).unwrap();
         assert_eq!(ports.carrier, Carrier::WebSocket(Version::Tunnel));
+    }
+
+    #[test]
+    fn api_626_a_client_that_names_no_protocol_speaks_the_first_there_was() {
+        let unnamed = || {
+            let mut request = request("x");
+            request.headers_mut().remove(SEC_WEBSOCKET_PROTOCOL);
+            request
+        };
+        let (upgrade, response) = Upgrade::command(&mut unnamed()).unwrap();
+        assert_eq!((response.status().as_u16(), upgrade.carrier), (101, Carrier::WebSocket(Version::V1(Form::Bytes))));
+        assert!(!response.headers().contains_key("sec-websocket-protocol"));
+        let mut ports = unnamed();
+        *ports.uri_mut() = "/portForward/x?port=80".parse().unwrap();
+        assert_eq!(PortsUpgrade::ports(&mut ports).unwrap().0.carrier, Carrier::WebSocket(Version::V4(Form::Bytes)));
+        let mut logs = unnamed();
+        let on = hyper::upgrade::on(&mut logs);
+        assert_eq!(ReadingUpgrade::bytes(logs.headers(), on).unwrap().0.form, Form::Bytes);
     }
 
     #[test]
@@ -292,6 +386,7 @@ mod tests {
         assert_eq!(with("port=80%2C81&ports=82"), Ok(vec![80, 81, 82]));
         assert_eq!(with(""), Err(Refusal::NoPorts));
         assert_eq!(with("port=0"), Err(Refusal::NotAPort("0".into())));
+        assert_eq!(with(&"port=80&".repeat(128)), Err(Refusal::TooManyPorts { most: 127 }));
     }
 
     #[test]
@@ -317,7 +412,16 @@ mod tests {
         assert!(refused.to_string().contains("[\"chat\"]"), "{refused}");
         let accepted = refused.response();
         let accepted: Vec<_> = accepted.headers().get_all("x-accepted-stream-protocol-versions").iter().collect();
-        assert_eq!(accepted, ["v5.channel.k8s.io", "v4.channel.k8s.io", "v4.base64.channel.k8s.io"]);
+        assert_eq!(
+            accepted,
+            [
+                "v5.channel.k8s.io",
+                "v4.channel.k8s.io",
+                "v4.base64.channel.k8s.io",
+                "channel.k8s.io",
+                "base64.channel.k8s.io"
+            ]
+        );
         let refused = Upgrade::command(&mut Request::new(())).unwrap_err();
         assert_eq!((refused.status().as_u16(), refused), (400, Refusal::NoUpgrade));
     }

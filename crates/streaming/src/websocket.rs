@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_tungstenite::WebSocketStream;
@@ -15,8 +16,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use crate::command::{Client, PIECES_MAX, Said, Told, sizes};
-use crate::upgrade::Version;
+use crate::command::{Client, Ends, PIECES_MAX, Said, Told, sizes};
+use crate::upgrade::{Form, Version};
 
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
@@ -29,32 +30,42 @@ const CLOSE: u8 = 255;
 /// The longest message a client may send.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
 
+/// What waits for a client that reads nothing, answers to its pings included.
+const UNSENT_BYTES_MAX: usize = 1 << 20;
+
 /// How long a client may linger when all is said.
-const LINGER_MAX: Duration = Duration::from_secs(5);
+pub(crate) const LINGER_MAX: Duration = Duration::from_secs(5);
 
 type Socket<IO> = WebSocketStream<IO>;
 
 pub(crate) async fn accept<IO: AsyncRead + AsyncWrite + Unpin>(io: IO) -> Socket<IO> {
-    let config =
-        WebSocketConfig::default().max_message_size(Some(MESSAGE_BYTES_MAX)).max_frame_size(Some(MESSAGE_BYTES_MAX));
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(MESSAGE_BYTES_MAX))
+        .max_frame_size(Some(MESSAGE_BYTES_MAX))
+        .max_write_buffer_size(UNSENT_BYTES_MAX);
     Socket::from_raw_socket(io, Role::Server, Some(config)).await
 }
 
 /// The client's streams, and what must run for them to flow.
-pub(crate) async fn serve<IO>(io: IO, version: Version) -> (Client, impl Future<Output = ()>)
+pub(crate) async fn serve<IO>(io: IO, version: Version, ends: Ends) -> (Client, impl Future<Output = ()>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let socket = accept(io).await;
     let (says, said) = mpsc::channel(PIECES_MAX);
     let (tells, told) = mpsc::channel(PIECES_MAX);
-    (Client { said, tells }, talk(socket, version, says, told))
+    let first = if ends.stdout { STDOUT } else if ends.stderr { STDERR } else { STATUS };
+    (Client { said, tells }, talk(socket, (version, first), says, told))
 }
 
 /// Both directions. `says` is dropped when the client is gone, the socket is
 /// closed when nothing more is told.
-async fn talk<IO>(socket: Socket<IO>, version: Version, says: mpsc::Sender<Said>, mut told: mpsc::Receiver<Told>)
-where
+async fn talk<IO>(
+    socket: Socket<IO>,
+    (version, first): (Version, u8),
+    says: mpsc::Sender<Said>,
+    mut told: mpsc::Receiver<Told>,
+) where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut sink, mut stream) = socket.split();
@@ -68,13 +79,17 @@ where
         drop(says);
     };
     let speaking = async {
-        // API-629: an empty message on the first stream, the client may begin.
-        sink.send(encoded(version, STDOUT, b"")).await?;
+        let form = version.form();
+        // API-629: an empty message on the first stream it can have, the client may begin.
+        sink.send(encoded(form, first, b"")).await?;
         while let Some(piece) = told.recv().await {
             let message = match &piece {
-                Told::Stdout(bytes) => encoded(version, STDOUT, bytes),
-                Told::Stderr(bytes) => encoded(version, STDERR, bytes),
-                Told::Status(status) => encoded(version, STATUS, status.as_bytes()),
+                Told::Stdout(bytes) => encoded(form, STDOUT, bytes),
+                Told::Stderr(bytes) => encoded(form, STDERR, bytes),
+                Told::Status(status) => match ending(version, status) {
+                    Some(text) => encoded(form, STATUS, text.as_bytes()),
+                    None => continue,
+                },
             };
             sink.send(message).await?;
         }
@@ -99,28 +114,46 @@ pub(crate) fn message(stream: u8, content: &[u8]) -> Message {
     Message::binary(std::iter::once(stream).chain(content.iter().copied()).collect::<Vec<u8>>())
 }
 
-fn encoded(version: Version, stream: u8, content: &[u8]) -> Message {
+/// API-631: how the end is said; the oldest clients know failures only, as text.
+fn ending(version: Version, status: &Value) -> Option<String> {
     match version {
-        Version::V4Base64 => Message::text(format!("{stream}{}", BASE64_STANDARD.encode(content))),
-        _ => message(stream, content),
+        Version::V1(_) if status["status"] == "Success" => None,
+        Version::V1(_) => Some(status["message"].as_str().unwrap_or_default().to_owned()),
+        _ => Some(status.to_string()),
     }
 }
 
-/// The number of a stream as a digit, then the rest in base64; nothing if it is neither.
-fn decoded(text: &[u8]) -> Bytes {
-    let stream = text.first().map(|digit| digit.wrapping_sub(b'0'));
-    let content = text.get(1..).and_then(|text| BASE64_STANDARD.decode(text).ok());
-    stream.zip(content).map(|(stream, content)| [vec![stream], content].concat().into()).unwrap_or_default()
+pub(crate) fn encoded(form: Form, stream: u8, content: &[u8]) -> Message {
+    match form {
+        Form::Base64 => {
+            let digit = char::from(b'0'.saturating_add(stream));
+            Message::text(format!("{digit}{}", BASE64_STANDARD.encode(content)))
+        }
+        Form::Bytes => message(stream, content),
+    }
 }
 
-fn pieces(message: &Message, version: Version) -> Vec<Said> {
+/// The number of a stream, then what is for it; nothing if it is neither, or
+/// a ping, which is answered below us.
+pub(crate) fn decoded(form: Form, message: &Message) -> Bytes {
     let bytes: Bytes = match message {
         Message::Binary(bytes) => bytes.clone(),
         Message::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
-        // Pings are answered below us.
-        _ => return Vec::new(),
+        _ => return Bytes::new(),
     };
-    let bytes = if version == Version::V4Base64 { decoded(&bytes) } else { bytes };
+    match form {
+        Form::Bytes => bytes,
+        // The number is a digit.
+        Form::Base64 => {
+            let stream = bytes.first().and_then(|digit| digit.checked_sub(b'0'));
+            let content = bytes.get(1..).and_then(|text| BASE64_STANDARD.decode(text).ok());
+            stream.zip(content).map(|(stream, content)| [vec![stream], content].concat().into()).unwrap_or_default()
+        }
+    }
+}
+
+fn pieces(message: &Message, version: Version) -> Vec<Said> {
+    let bytes = decoded(version.form(), message);
     match bytes.first() {
         Some(&STDIN) if bytes.len() > 1 => vec![Said::Stdin(bytes.slice(1..))],
         Some(&RESIZE) => sizes(&bytes[1..]).map(Said::Resize).collect(),

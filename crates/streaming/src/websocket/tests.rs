@@ -42,7 +42,9 @@ async fn connect(fake: &Fake, request: ExecRequest, protocol: &str) -> WebSocket
     let server = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), answer);
     tokio::spawn(server.with_upgrades());
     let mut request = "ws://localhost/exec/1".into_client_request().unwrap();
-    request.headers_mut().insert("Sec-WebSocket-Protocol", protocol.parse().unwrap());
+    if !protocol.is_empty() {
+        request.headers_mut().insert("Sec-WebSocket-Protocol", protocol.parse().unwrap());
+    }
     tokio_tungstenite::client_async(request, near).await.unwrap().0
 }
 
@@ -111,6 +113,75 @@ async fn api_627_clients_without_bytes_speak_in_texts() {
         let told = tokio::time::timeout(Duration::from_secs(30), client.next()).await.expect("nothing is said");
         assert_eq!(told.expect("the server speaks").unwrap(), Message::text(expected));
     }
+}
+
+#[tokio::test]
+async fn api_631_the_oldest_clients_are_told_of_failures_in_plain_text() {
+    let failed = "command terminated with non-zero exit code: exit status 3";
+    for protocol in ["channel.k8s.io", ""] {
+        for (code, told) in [(0, ""), (3, failed)] {
+            let fake = fake();
+            fake.script_exec("c", Exec::exits(code).saying("out"));
+            let request = ExecRequest { stdin: false, ..all_streams(false) };
+            let mut client = connect(&fake, request, protocol).await;
+            let [_, out, _, status] = rest(&mut client).await;
+            assert_eq!((out.as_str(), status.as_str()), ("out", told), "{protocol:?}");
+        }
+    }
+    let fake = fake();
+    fake.script_exec("c", Exec::exits(0).saying("out"));
+    let request = ExecRequest { stdin: false, ..all_streams(false) };
+    let mut client = connect(&fake, request, "base64.channel.k8s.io").await;
+    let mut heard = Vec::new();
+    while let Some(Ok(Message::Text(text))) = client.next().await {
+        heard.push(text.to_string());
+    }
+    assert_eq!(heard, ["1", "1b3V0"]);
+}
+
+#[tokio::test]
+async fn api_629_the_first_message_is_on_the_first_stream_there_is() {
+    for (stdout, stderr, first) in [(true, true, STDOUT), (false, true, STDERR), (false, false, STATUS)] {
+        let fake = fake();
+        let request = ExecRequest { stdout, stderr, ..all_streams(false) };
+        let mut client = connect(&fake, request, "v4.channel.k8s.io").await;
+        assert_eq!(client.next().await.unwrap().unwrap(), message(first, b""));
+    }
+}
+
+#[tokio::test]
+async fn what_a_client_may_not_send_ends_its_session() {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    let long = u64::try_from(MESSAGE_BYTES_MAX + 1).unwrap().to_be_bytes();
+    for (what, bytes) in [
+        ("a frame without a mask", vec![0x82, 0x02, STDIN, b'x']),
+        ("a fragmented ping", vec![0x09, 0x80, 0, 0, 0, 0]),
+        ("a long ping", vec![0x89, 0xfe, 0x00, 0x7e, 0, 0, 0, 0]),
+        ("a long frame", [&[0x82, 0xff], &long[..], &[0; 4]].concat()),
+        ("a reserved opcode", vec![0x83, 0x80, 0, 0, 0, 0]),
+        ("a continuation of nothing", vec![0x80, 0x80, 0, 0, 0, 0]),
+        ("text that is none", vec![0x81, 0x81, 0, 0, 0, 0, 0xff]),
+    ] {
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let ends = Ends { stdin: true, stdout: true, stderr: true, tty: false };
+        let (Client { mut said, tells }, talking) = serve(far, Version::V5, ends).await;
+        let talking = tokio::spawn(talking);
+        near.write_all(&bytes).await.unwrap();
+        assert_eq!(said.recv().await, None, "{what}");
+        drop(tells);
+        let mut rest = Vec::new();
+        near.read_to_end(&mut rest).await.unwrap();
+        talking.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_pings_and_never_reads_holds_little_memory() {
+    let (_near, far) = tokio::io::duplex(64);
+    let socket = accept(far).await;
+    assert!(socket.get_config().max_write_buffer_size <= UNSENT_BYTES_MAX);
+    assert!(socket.get_config().max_message_size.is_some_and(|most| most <= MESSAGE_BYTES_MAX));
+    assert!(socket.get_config().max_frame_size.is_some_and(|most| most <= MESSAGE_BYTES_MAX));
 }
 
 #[tokio::test]
