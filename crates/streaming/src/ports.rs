@@ -30,6 +30,8 @@ pub type Dial = Arc<dyn Fn(u16) -> BoxFuture<'static, Result<Box<dyn Connection>
 pub(crate) const PIECE_BYTES: usize = 32 << 10;
 /// Streams that wait for their other half.
 const HALVES_MAX: usize = 64;
+/// Connections into the pod for one client, whether it still listens or not.
+const CONNECTIONS_MAX: usize = 512;
 
 /// Until the client is gone.
 pub(crate) async fn serve<IO>(io: IO, target: Target)
@@ -50,23 +52,44 @@ async fn forward(mut session: spdy::Session, target: Target) {
     let mut halves: BTreeMap<String, Halves> = BTreeMap::new();
     let mut connections = JoinSet::new();
     while let Some(stream) = session.opened.recv().await {
-        while connections.try_join_next().is_some() {}
+        while let Some(ended) = connections.try_join_next() {
+            seen(ended);
+        }
+        let is_data = match stream.headers.get("streamtype").map(String::as_str) {
+            Some("data") => true,
+            Some("error") => false,
+            // Not asked for: it stays silent.
+            _ => continue,
+        };
         let number = stream.headers.get("requestid").cloned().unwrap_or_default();
         let pair = halves.entry(number.clone()).or_default();
-        match stream.headers.get("streamtype").map(String::as_str) {
-            Some("data") => pair.data = Some(stream),
-            Some("error") => pair.error = Some(stream),
-            _ => continue,
-        }
+        *if is_data { &mut pair.data } else { &mut pair.error } = Some(stream);
         if let Halves { data: Some(_), error: Some(_) } = pair
             && let Some(Halves { data: Some(data), error: Some(error) }) = halves.remove(&number)
         {
-            connections.spawn(one(data, error, target.clone()));
+            if connections.len() < CONNECTIONS_MAX {
+                connections.spawn(one(data, error, target.clone()));
+            } else {
+                refuse(&data, &error, format!("too many connections: at most {CONNECTIONS_MAX} at a time")).await;
+            }
         }
         if halves.len() > HALVES_MAX {
             return session.close().await;
         }
     }
+}
+
+fn seen(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a forwarded connection failed");
+    }
+}
+
+/// Says why there is no connection.
+async fn refuse(data: &Stream, error: &Stream, why: String) {
+    let _ = error.outgoing.send(Bytes::from(why)).await;
+    let _ = error.outgoing.end().await;
+    let _ = data.outgoing.end().await;
 }
 
 #[derive(Default)]
@@ -91,13 +114,10 @@ async fn one(data: Stream, error: Stream, target: Target) {
         Ok(port @ 1..) => target.connect(port).await,
         _ => Err(format!("unable to parse {told:?} as a port")),
     };
-    let failure = match connected {
-        Ok(connection) => return exchange(data, &error.outgoing, connection).await,
-        Err(failure) => failure,
-    };
-    let _ = error.outgoing.send(Bytes::from(failure)).await;
-    let _ = error.outgoing.end().await;
-    let _ = data.outgoing.end().await;
+    match connected {
+        Ok(connection) => exchange(data, &error.outgoing, connection).await,
+        Err(failure) => refuse(&data, &error, failure).await,
+    }
 }
 
 async fn exchange(data: Stream, error: &Outgoing, connection: Box<dyn Connection>) {

@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::command::PIECES_MAX;
 use frame::Frame;
@@ -22,9 +23,24 @@ mod headers;
 /// A stream the client opened.
 pub(crate) struct Stream {
     pub(crate) headers: BTreeMap<String, String>,
-    /// Ends with the stream, or the connection.
-    pub(crate) incoming: mpsc::Receiver<Bytes>,
+    pub(crate) incoming: Incoming,
     pub(crate) outgoing: Outgoing,
+}
+
+/// The client's direction of a stream. It ends with the stream, or the
+/// connection.
+pub(crate) struct Incoming(mpsc::Receiver<Unread>);
+
+impl Incoming {
+    pub(crate) async fn recv(&mut self) -> Option<Bytes> {
+        self.0.recv().await.map(|unread| unread.data)
+    }
+}
+
+/// Data that nobody has taken yet, and the room it takes meanwhile.
+struct Unread {
+    data: Bytes,
+    _room: OwnedSemaphorePermit,
 }
 
 /// Our direction of a stream. It ends when told to, not when dropped.
@@ -52,8 +68,10 @@ impl Outgoing {
     }
 }
 
-/// Streams a client may have open, and how long it may linger when all is said.
+/// Streams a client may have open, what all of them hold that nobody has read
+/// (a frame fits in any case), and how long it may linger when all is said.
 const STREAMS_MAX: usize = 1024;
+const UNREAD_BYTES_MAX: usize = 4 * frame::FRAME_BYTES_MAX;
 const LINGER_MAX: Duration = Duration::from_secs(5);
 
 /// The streams to come, and what must run for them to flow.
@@ -82,7 +100,8 @@ where
 {
     let (opens, opened) = mpsc::channel(PIECES_MAX);
     let (frames, to_write) = mpsc::channel(PIECES_MAX);
-    let reader = Reader { opens, frames: frames.clone(), streams: BTreeMap::new(), newest: 0 };
+    let room = Arc::new(Semaphore::new(UNREAD_BYTES_MAX));
+    let reader = Reader { opens, frames: frames.clone(), streams: BTreeMap::new(), newest: 0, room };
     (Session { opened, frames }, drive(io, reader, to_write))
 }
 
@@ -121,8 +140,10 @@ struct Reader {
     opens: mpsc::Sender<Stream>,
     frames: mpsc::Sender<Frame>,
     /// Where the data of open streams goes.
-    streams: BTreeMap<u32, mpsc::Sender<Bytes>>,
+    streams: BTreeMap<u32, mpsc::Sender<Unread>>,
     newest: u32,
+    /// In bytes.
+    room: Arc<Semaphore>,
 }
 
 impl Reader {
@@ -152,7 +173,8 @@ impl Reader {
             self.write(Frame::Reset { id }).await;
             return Ok(());
         }
-        let (data, incoming) = mpsc::channel(PIECES_MAX);
+        let (data, unread) = mpsc::channel(PIECES_MAX);
+        let incoming = Incoming(unread);
         if !is_last {
             self.streams.insert(id, data);
         }
@@ -170,8 +192,15 @@ impl Reader {
         if let Some(stream) = self.streams.get(&id)
             && !data.is_empty()
         {
+            let bytes = u32::try_from(data.len()).expect("frames are small");
             // Whoever dropped its end does not want it.
-            let _ = stream.send(data).await;
+            tokio::select! {
+                biased;
+                () = stream.closed() => {}
+                Ok(room) = self.room.clone().acquire_many_owned(bytes) => {
+                    let _ = stream.send(Unread { data, _room: room }).await;
+                }
+            }
         }
         if is_last {
             self.streams.remove(&id);

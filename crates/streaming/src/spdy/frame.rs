@@ -35,7 +35,7 @@ pub(super) enum Frame {
 }
 
 /// The longest frame a client may send.
-const FRAME_BYTES_MAX: usize = 1 << 20;
+pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
 
 const CONTROL: u16 = 0x8000;
 const VERSION: u16 = 3;

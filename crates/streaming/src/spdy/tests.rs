@@ -29,6 +29,14 @@ impl Kubectl {
         self.send(Frame::Open { id, is_last: false, headers }).await;
     }
 
+    /// A stream that its client has nothing more to say on.
+    async fn open_ended(&mut self, id: u32, headers: &[(&str, &str)]) {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let mut frame = Frame::Open { id, is_last: true, headers }.encode(&mut self.compressor).unwrap();
+        frame[4] = 1;
+        self.io.write_all(&frame).await.unwrap();
+    }
+
     async fn data(&mut self, id: u32, data: &[u8], is_last: bool) {
         self.send(Frame::Data { id, is_last, data: Bytes::copy_from_slice(data) }).await;
     }
@@ -152,4 +160,116 @@ async fn nonsense_ends_the_connection() {
         let ended = tokio::time::timeout(Duration::from_secs(30), driver).await.expect("it goes on");
         assert!(ended.is_err(), "{nonsense:?}");
     }
+}
+
+/// A pod whose ports take connections and never read from them.
+fn deaf() -> (crate::Target, std::sync::Arc<std::sync::Mutex<Vec<DuplexStream>>>) {
+    let held = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let holding = held.clone();
+    let dial: crate::Dial = std::sync::Arc::new(move |_| {
+        let (near, far) = tokio::io::duplex(64);
+        holding.lock().unwrap().push(far);
+        Box::pin(async move { Ok(Box::new(near) as Box<dyn cri::Connection>) })
+    });
+    (crate::Target { dial, pod: "web".into(), uid: "u1".into() }, held)
+}
+
+/// Time passes when nobody can go on: then the server has taken all it takes.
+#[tokio::test(start_paused = true)]
+async fn what_nobody_reads_is_held_for_all_streams_together_up_to_a_limit() {
+    let (target, _held) = deaf();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    tokio::spawn(crate::ports::serve(far, target));
+    let mut kubectl = Kubectl::new(near);
+    let piece = vec![0; frame::FRAME_BYTES_MAX];
+    let mut taken = 0;
+    for stream in 0..32_u32 {
+        let (error, data, number) = (4 * stream + 1, 4 * stream + 3, stream.to_string());
+        let sending = async {
+            kubectl.open(error, &[("streamtype", "error"), ("port", "80"), ("requestid", &number)]).await;
+            kubectl.open(data, &[("streamtype", "data"), ("port", "80"), ("requestid", &number)]).await;
+            kubectl.data(data, &piece, false).await;
+            kubectl.data(data, &piece, false).await;
+        };
+        if tokio::time::timeout(Duration::from_secs(60), sending).await.is_err() {
+            break;
+        }
+        taken += 2 * piece.len();
+    }
+    assert!((piece.len()..=2 * UNREAD_BYTES_MAX).contains(&taken), "{taken}");
+}
+
+#[tokio::test]
+async fn streams_without_a_meaning_are_forgotten_at_once() {
+    let (target, held) = deaf();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let serving = tokio::spawn(crate::ports::serve(far, target));
+    let (mut read, write) = tokio::io::split(near);
+    let reading = tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
+    let (near, mut far) = tokio::io::duplex(1 << 16);
+    let mut write = write;
+    let passing = tokio::spawn(async move { tokio::io::copy(&mut far, &mut write).await });
+    let mut kubectl = Kubectl::new(near);
+    for index in 0..4 * u32::try_from(STREAMS_MAX).unwrap() {
+        let number = index.to_string();
+        kubectl.open_ended(2 * index + 1, &[("streamtype", "chat"), ("requestid", &number)]).await;
+    }
+    // It is still there for who means something.
+    let id = 8 * u32::try_from(STREAMS_MAX).unwrap() + 1;
+    kubectl.open(id, &[("streamtype", "error"), ("port", "80"), ("requestid", "x")]).await;
+    kubectl.open(id + 2, &[("streamtype", "data"), ("port", "80"), ("requestid", "x")]).await;
+    while held.lock().unwrap().is_empty() {
+        assert!(!serving.is_finished(), "the connection has ended");
+        tokio::task::yield_now().await;
+    }
+    passing.abort();
+    reading.abort();
+}
+
+#[tokio::test]
+async fn a_client_has_so_many_connections_and_no_more() {
+    let (target, held) = deaf();
+    let (near, far) = tokio::io::duplex(1 << 20);
+    tokio::spawn(crate::ports::serve(far, target));
+    let mut kubectl = Kubectl::new(near);
+    let most = 512;
+    // Ended by the client, so that they do not count as open streams.
+    for index in 0..=most {
+        let (error, data, number) = (4 * index + 1, 4 * index + 3, index.to_string());
+        kubectl.open_ended(error, &[("streamtype", "error"), ("port", "80"), ("requestid", &number)]).await;
+        kubectl.open_ended(data, &[("streamtype", "data"), ("port", "80"), ("requestid", &number)]).await;
+    }
+    let said = kubectl.until_ended(2).await;
+    assert_eq!(said[&(4 * most + 1)], "too many connections: at most 512 at a time");
+    assert_eq!(held.lock().unwrap().len(), 512);
+}
+
+#[tokio::test]
+async fn a_header_block_that_grows_ends_the_connection() {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (_session, driver) = open(far);
+    let mut kubectl = Kubectl::new(near);
+    // A few kilobytes that say a megabyte.
+    let bomb = "a".repeat(1 << 20);
+    let headers = BTreeMap::from([("streamtype".to_owned(), bomb)]);
+    let frame = Frame::Open { id: 1, is_last: false, headers }.encode(&mut kubectl.compressor).unwrap();
+    assert!(frame.len() < 64 << 10, "{}", frame.len());
+    kubectl.io.write_all(&frame).await.unwrap();
+    let ended = tokio::time::timeout(Duration::from_secs(30), driver).await.expect("it goes on");
+    assert!(ended.is_err());
+}
+
+#[tokio::test]
+async fn data_for_streams_that_do_not_exist_goes_nowhere() {
+    let (target, _held) = deaf();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    tokio::spawn(crate::ports::serve(far, target));
+    let mut kubectl = Kubectl::new(near);
+    for _ in 0..64 {
+        kubectl.data(7, &vec![0; 1 << 18], false).await;
+    }
+    kubectl.send(Frame::Reset { id: 9 }).await;
+    kubectl.send(Frame::Ping { id: 1 }).await;
+    let answer = Frame::read(&mut kubectl.io, &mut kubectl.decompressor).await.unwrap();
+    assert_eq!(answer, Some(Frame::Ping { id: 1 }));
 }
