@@ -37,8 +37,8 @@ use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
 use crate::workers::{self, LARGE_BYTES, Workers};
 use crate::{
-    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, pods, proxy,
-    read, reviews, scale, stream, write,
+    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, messages,
+    pods, proxy, read, reviews, scale, stream, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -517,7 +517,10 @@ impl Api {
         match verb {
             Verb::Get => read::get(self, call).await,
             Verb::List => read::list(self, call).await,
-            Verb::Watch => stream::watch(self, call).await,
+            Verb::Watch => match messages::of_lines(call)? {
+                Some(messages) => messages.send(stream::watch(self, call).await?),
+                None => stream::watch(self, call).await,
+            },
             // API-108: the collection of all namespaces can only be read.
             _ if is_everywhere => Err(ApiError::MethodNotAllowed),
             // API-345: objects are not made by name.

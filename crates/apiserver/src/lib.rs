@@ -45,6 +45,7 @@ mod impersonation;
 mod intake;
 mod joining;
 mod logs;
+mod messages;
 mod metrics;
 mod namespaces;
 mod negotiate;

@@ -12,11 +12,13 @@ use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call, STREAMING, closed};
 use crate::endpoint::{self, Endpoint};
 use crate::error::{ApiError, KindName};
+use crate::messages;
 use crate::object;
 use crate::query::Query;
 
-pub(crate) async fn answer(api: &Api, call: &Call) -> Answer {
+pub(crate) async fn answer(api: &Api, call: &mut Call) -> Answer {
     check_options(&call.query)?;
+    let messages = messages::of_bytes(call)?;
     let entry = api.store.get(&call.key()).await?.ok_or_else(|| ApiError::not_found(call.kind, call.name()))?;
     let pod = object::document(&entry);
     let container = container(&pod, call.query.text("container"))?;
@@ -28,7 +30,11 @@ pub(crate) async fn answer(api: &Api, call: &Call) -> Answer {
         return Ok(response);
     }
     let uri = uri(&Endpoint::of_agent(api, node).await?, call, &container)?;
-    relay(api, api.relay.send(Request::get(uri)).await?).await
+    let log = relay(api, api.relay.send(Request::get(uri)).await?).await?;
+    match messages {
+        Some(messages) => messages.send(log),
+        None => Ok(log),
+    }
 }
 
 /// API-610.

@@ -92,12 +92,7 @@ async fn forward(port: u16, channel: u8, incoming: mpsc::Receiver<Bytes>, tells:
 }
 
 /// Ends with the connection: the client cannot end its half alone.
-async fn exchange(
-    connection: Box<dyn Connection>,
-    channel: u8,
-    mut incoming: mpsc::Receiver<Bytes>,
-    tells: &Tells,
-) {
+async fn exchange(connection: Box<dyn Connection>, channel: u8, mut incoming: mpsc::Receiver<Bytes>, tells: &Tells) {
     let (mut read, mut write) = tokio::io::split(connection);
     let into = async {
         while let Some(bytes) = incoming.recv().await {

@@ -8,26 +8,43 @@ use futures::{SinkExt as _, Stream, StreamExt as _};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
-use tokio_tungstenite::tungstenite::{self, Message};
+use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
-use crate::upgrade::Form;
 use crate::websocket::{LINGER_MAX, accept};
 
+/// What a piece becomes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Bytes,
+    Base64,
+    /// Each is one.
+    Text,
+}
+
+impl Shape {
+    /// None: it is not what was promised.
+    fn message(self, piece: Bytes) -> Option<Message> {
+        match self {
+            Self::Bytes => Some(Message::Binary(piece)),
+            Self::Base64 => Some(Message::text(BASE64_STANDARD.encode(&piece))),
+            Self::Text => Utf8Bytes::try_from(piece).ok().map(Message::Text),
+        }
+    }
+}
+
 /// Until `pieces` end or the client is gone.
-pub(crate) async fn serve<IO>(io: IO, form: Form, pieces: impl Stream<Item = Bytes>)
+pub(crate) async fn serve<IO>(io: IO, shape: Shape, pieces: impl Stream<Item = Bytes>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut sink, mut messages) = accept(io).await.split();
     let speaking = async {
         let mut pieces = std::pin::pin!(pieces);
-        // The client learns that it may listen, however long nothing comes.
-        sink.send(Message::Binary(Bytes::new())).await?;
-        while let Some(piece) = pieces.next().await {
-            let message = match form {
-                Form::Bytes => Message::Binary(piece),
-                Form::Base64 => Message::text(BASE64_STANDARD.encode(&piece)),
-            };
+        if shape != Shape::Text {
+            // The client learns that it may listen, however long nothing comes.
+            sink.send(Message::Binary(Bytes::new())).await?;
+        }
+        while let Some(message) = pieces.next().await.and_then(|piece| shape.message(piece)) {
             sink.send(message).await?;
         }
         let end = CloseFrame { code: CloseCode::Normal, reason: "".into() };
@@ -56,13 +73,13 @@ mod tests {
 
     #[tokio::test]
     async fn api_609_pieces_arrive_in_the_form_that_was_asked_for() {
-        for (form, expected) in [
-            (Form::Bytes, [Message::binary(b"one\n".to_vec()), Message::binary(b"\xff".to_vec())]),
-            (Form::Base64, [Message::text("b25lCg=="), Message::text("/w==")]),
+        for (shape, expected) in [
+            (Shape::Bytes, [Message::binary(b"one\n".to_vec()), Message::binary(b"\xff".to_vec())]),
+            (Shape::Base64, [Message::text("b25lCg=="), Message::text("/w==")]),
         ] {
             let (near, far) = duplex(1 << 16);
             let pieces = futures::stream::iter([Bytes::from_static(b"one\n"), Bytes::from_static(b"\xff")]);
-            tokio::spawn(serve(far, form, pieces));
+            tokio::spawn(serve(far, shape, pieces));
             let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
             client.send(Message::text("who cares")).await.unwrap();
             assert_eq!(client.next().await.unwrap().unwrap(), Message::binary(Vec::new()), "it is open");
@@ -77,7 +94,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_leaves_ends_the_reading() {
         let (near, far) = duplex(64);
-        let serving = tokio::spawn(serve(far, Form::Bytes, futures::stream::pending()));
+        let serving = tokio::spawn(serve(far, Shape::Bytes, futures::stream::pending()));
         drop(near);
         serving.await.unwrap();
     }

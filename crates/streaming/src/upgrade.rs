@@ -11,6 +11,7 @@ use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use crate::command::{Ends, Purpose, converse};
 use crate::idle::Idle;
 use crate::ports::{self, Target};
+use crate::reading::Shape;
 use crate::{channels, over_spdy, reading, tunnel, websocket};
 
 /// A connection for a command, once the response is out.
@@ -84,8 +85,9 @@ const PORTS: [(&str, Version); 4] = [
 ];
 const PORTS_SPDY: &str = "portforward.k8s.io";
 /// Of what only comes from the server.
-const READINGS: [(&str, Form); 3] =
-    [("binary.k8s.io", Form::Bytes), ("base64.binary.k8s.io", Form::Base64), (UNNAMED, Form::Bytes)];
+const READINGS: [(&str, Shape); 3] =
+    [("binary.k8s.io", Shape::Bytes), ("base64.binary.k8s.io", Shape::Base64), (UNNAMED, Shape::Bytes)];
+const EVENTS: [(&str, Shape); 1] = [(UNNAMED, Shape::Text)];
 /// What a client offers that offers nothing.
 const UNNAMED: &str = "";
 
@@ -209,22 +211,28 @@ impl PortsUpgrade {
 #[derive(Debug)]
 pub struct ReadingUpgrade {
     on: OnUpgrade,
-    form: Form,
+    shape: Shape,
 }
 
 impl ReadingUpgrade {
     /// Of a request that `on` belongs to, for bytes in pieces of any size. The
     /// response is to be sent as it is.
     pub fn bytes(headers: &HeaderMap, on: OnUpgrade) -> Result<(Self, Response<()>), Refusal> {
-        let (form, response) = websocket(headers, &READINGS)?;
-        Ok((Self { on, form }, response))
+        let (shape, response) = websocket(headers, &READINGS)?;
+        Ok((Self { on, shape }, response))
+    }
+
+    /// The same for texts, each of which is a message.
+    pub fn texts(headers: &HeaderMap, on: OnUpgrade) -> Result<(Self, Response<()>), Refusal> {
+        let (shape, response) = websocket(headers, &EVENTS)?;
+        Ok((Self { on, shape }, response))
     }
 
     /// Until `pieces` end or the client is gone. Spawn it, then send the
     /// response.
     pub async fn run(self, pieces: impl Stream<Item = Bytes>) {
         let Some(upgraded) = upgraded(self.on).await else { return };
-        reading::serve(upgraded, self.form, pieces).await;
+        reading::serve(upgraded, self.shape, pieces).await;
     }
 }
 
@@ -277,10 +285,7 @@ pub fn is_websocket(headers: &HeaderMap) -> bool {
 }
 
 /// The first of `known` that the client offers.
-fn websocket<V: Copy>(
-    headers: &HeaderMap,
-    known: &'static [(&'static str, V)],
-) -> Result<(V, Response<()>), Refusal> {
+fn websocket<V: Copy>(headers: &HeaderMap, known: &'static [(&'static str, V)]) -> Result<(V, Response<()>), Refusal> {
     let key = headers.get(SEC_WEBSOCKET_KEY).filter(|_| is_websocket(headers)).ok_or(Refusal::NoUpgrade)?;
     let mut offered = listed(headers, SEC_WEBSOCKET_PROTOCOL);
     offered.retain(|name| !name.is_empty());
@@ -373,7 +378,7 @@ mod tests {
         assert_eq!(PortsUpgrade::ports(&mut ports).unwrap().0.carrier, Carrier::WebSocket(Version::V4(Form::Bytes)));
         let mut logs = unnamed();
         let on = hyper::upgrade::on(&mut logs);
-        assert_eq!(ReadingUpgrade::bytes(logs.headers(), on).unwrap().0.form, Form::Bytes);
+        assert_eq!(ReadingUpgrade::bytes(logs.headers(), on).unwrap().0.shape, Shape::Bytes);
     }
 
     #[test]

@@ -54,7 +54,13 @@ where
     let socket = accept(io).await;
     let (says, said) = mpsc::channel(PIECES_MAX);
     let (tells, told) = mpsc::channel(PIECES_MAX);
-    let first = if ends.stdout { STDOUT } else if ends.stderr { STDERR } else { STATUS };
+    let first = if ends.stdout {
+        STDOUT
+    } else if ends.stderr {
+        STDERR
+    } else {
+        STATUS
+    };
     (Client { said, tells }, talk(socket, (version, first), says, told))
 }
 

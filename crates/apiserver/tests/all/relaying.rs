@@ -2,11 +2,14 @@
 //! addresses that are more than addresses, and the rights it has on the way.
 
 use apiserver::Identity;
+use http::Request;
 use http_body_util::BodyExt as _;
+use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::fixture;
-use crate::tls::{ADMIN, cluster, register};
+use crate::tls::{ADMIN, Cluster, agent, cluster, register};
 
 fn node(address: &Value, port: &Value) -> Value {
     json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
@@ -85,4 +88,87 @@ async fn api_623_who_may_only_read_does_not_open_streams_through_a_proxy() {
         assert!(String::from_utf8_lossy(&text).contains("cannot create resource"), "{text:?}");
     }
     assert_eq!(cluster.upgrade_at("GET", exec, ("runner", "dev")).await.status(), 101);
+}
+
+/// A WebSocket at `path`; the protocol that was chosen, and what follows.
+async fn websocket(
+    cluster: &Cluster,
+    path: &str,
+    offered: Option<&str>,
+) -> (u16, Option<String>, impl AsyncRead + Unpin) {
+    let request = Request::get(path)
+        .header("connection", "Upgrade")
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let request = offered.into_iter().fold(request, |request, name| request.header("sec-websocket-protocol", name));
+    let mut response = cluster.open(request, ADMIN).await;
+    let code = response.status().as_u16();
+    let chosen = response.headers().get("sec-websocket-protocol").map(|name| name.to_str().unwrap().to_owned());
+    let stream: Box<dyn AsyncRead + Unpin> = match code {
+        101 => Box::new(TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap())),
+        _ => Box::new(std::io::Cursor::new(response.into_body().collect().await.unwrap().to_bytes())),
+    };
+    (code, chosen, stream)
+}
+
+/// One message: what it is, and its content.
+async fn message(stream: &mut (impl AsyncRead + Unpin)) -> (u8, Vec<u8>) {
+    let head = [stream.read_u8().await.unwrap(), stream.read_u8().await.unwrap()];
+    let length = match head[1] {
+        126 => usize::from(stream.read_u16().await.unwrap()),
+        short => usize::from(short),
+    };
+    let mut content = vec![0; length];
+    stream.read_exact(&mut content).await.unwrap();
+    (head[0], content)
+}
+
+const TEXT: u8 = 0x81;
+const BINARY: u8 = 0x82;
+const CLOSE: u8 = 0x88;
+
+#[tokio::test]
+async fn api_609_logs_come_as_messages_to_who_asks_for_them() {
+    let cluster = cluster().await;
+    let address = agent(&cluster.authority).await;
+    let admin = fixture::Client(cluster.api.service(Identity::admin()));
+    register(&admin, address).await;
+    admin.pod("web").await;
+    admin.bind("web", "n").await;
+    let path = "/api/v1/namespaces/default/pods/web/log?tailLines=5";
+    let log = b"asked /containerLogs/default/web/main?tailLines=5\n".to_vec();
+    let encoded = b"YXNrZWQgL2NvbnRhaW5lckxvZ3MvZGVmYXVsdC93ZWIvbWFpbj90YWlsTGluZXM9NQo=".to_vec();
+    for (offered, expected) in [
+        (Some("binary.k8s.io"), (BINARY, &log)),
+        (Some("base64.binary.k8s.io"), (TEXT, &encoded)),
+        (None, (BINARY, &log)),
+    ] {
+        let (code, chosen, mut stream) = websocket(&cluster, path, offered).await;
+        assert_eq!((code, chosen.as_deref()), (101, offered));
+        assert_eq!(message(&mut stream).await, (BINARY, Vec::new()), "it is open");
+        assert_eq!(message(&mut stream).await, (expected.0, expected.1.clone()));
+        assert_eq!(message(&mut stream).await, (CLOSE, 1000_u16.to_be_bytes().to_vec()));
+    }
+    assert_eq!(websocket(&cluster, path, Some("channel.k8s.io")).await.0, 403);
+    let missing = "/api/v1/namespaces/default/pods/none/log";
+    assert_eq!(websocket(&cluster, missing, None).await.0, 404);
+    let refused = "/api/v1/namespaces/default/pods/web/log?previous=true";
+    assert_eq!(websocket(&cluster, refused, None).await.0, 400);
+}
+
+#[tokio::test]
+async fn api_313_events_come_as_messages_to_who_asks_for_them() {
+    let cluster = cluster().await;
+    let admin = fixture::Client(cluster.api.service(Identity::admin()));
+    admin.pod("web").await;
+    let path = "/api/v1/namespaces/default/pods?watch=true&resourceVersion=0";
+    let (code, _, mut stream) = websocket(&cluster, path, None).await;
+    assert_eq!(code, 101);
+    admin.pod("more").await;
+    for name in ["web", "more"] {
+        let (kind, content) = message(&mut stream).await;
+        let event: Value = serde_json::from_slice(&content).unwrap();
+        assert_eq!((kind, &event["type"], &event["object"]["metadata"]["name"]), (TEXT, &json!("ADDED"), &json!(name)));
+    }
 }

@@ -120,7 +120,7 @@ async fn stopping_ends_watches_and_then_the_server() {
 }
 
 /// Answers like a node agent.
-async fn agent(authority: &Authority) -> SocketAddr {
+pub(crate) async fn agent(authority: &Authority) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let acceptor = tokio_rustls::TlsAcceptor::from(authority.server(&authority.issue("system:node:n", "system:nodes")));
@@ -239,6 +239,21 @@ impl Cluster {
         &self,
         method: &str,
         path: &str,
+        who: (&str, &str),
+    ) -> Response<hyper::body::Incoming> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("connection", "Upgrade")
+            .header("upgrade", "SPDY/3.1")
+            .header("x-stream-protocol-version", "v4.channel.k8s.io");
+        self.open(request, who).await
+    }
+
+    /// On a connection of its own, which may become something else.
+    pub(crate) async fn open(
+        &self,
+        request: http::request::Builder,
         (user, group): (&str, &str),
     ) -> Response<hyper::body::Incoming> {
         let tls = self.authority.client(Some(&self.authority.issue(user, group)));
@@ -247,13 +262,7 @@ impl Cluster {
         let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection.with_upgrades());
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "localhost")
-            .header("connection", "Upgrade")
-            .header("upgrade", "SPDY/3.1")
-            .header("x-stream-protocol-version", "v4.channel.k8s.io");
+        let request = request.header("host", "localhost");
         sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
     }
 }

@@ -213,6 +213,42 @@ async fn api_692_a_command_runs_in_the_container_that_was_named() {
 }
 
 #[tokio::test]
+async fn api_626_commands_run_in_every_protocol_of_a_websocket() {
+    use tokio::io::AsyncReadExt as _;
+    let served = Served::new().await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    let end = [0x88, 2, 0x03, 0xe8];
+    let bytes = [b"\x82\x01\x01\x82\x04\x01out".as_slice(), &end].concat();
+    let texts = [b"\x81\x011\x81\x051b3V0".as_slice(), &end].concat();
+    let status = br#"{"metadata":{},"status":"Success"}"#;
+    let with_status = [&bytes[..9], &[0x82, 35, 3], status, &end].concat();
+    for (protocol, expected) in [
+        (Some("channel.k8s.io"), &bytes),
+        (Some("base64.channel.k8s.io"), &texts),
+        (None, &bytes),
+        (Some("v4.channel.k8s.io"), &with_status),
+        (Some("v5.channel.k8s.io"), &with_status),
+    ] {
+        served.node.runtime.script_exec("app", cri::fake::Exec::exits(0).saying("out"));
+        let request = Request::get("/exec/default/web/app?output=1&error=1&command=ls")
+            .header("connection", "Upgrade")
+            .header("upgrade", "websocket")
+            .header("sec-websocket-version", "13")
+            .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+        let request =
+            protocol.into_iter().fold(request, |request, name| request.header("sec-websocket-protocol", name));
+        let mut response = served.ask(API_SERVER, request).await;
+        assert_eq!(response.status(), 101, "{protocol:?}");
+        assert_eq!(response.headers().get("sec-websocket-protocol").map(|name| name.to_str().unwrap()), protocol);
+        let mut stream = TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+        let mut heard = vec![0; expected.len()];
+        stream.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, expected, "{protocol:?}: {:?}", String::from_utf8_lossy(&heard));
+    }
+}
+
+#[tokio::test]
 async fn api_692_refusals_are_upstreams() {
     let served = Served::new().await;
     served.node.api.create("pods", pod("web", json!({})));
