@@ -5,7 +5,8 @@ use std::io::Cursor;
 use tokio::io::{AsyncRead, AsyncWrite, join, sink};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::upgrade::Version;
+use crate::command::Ends;
+use crate::upgrade::{Form, Version};
 use crate::{spdy, websocket};
 
 /// A client that says all this and then hangs up; what it is told is lost.
@@ -39,10 +40,18 @@ pub fn spdy_headers(plain: &[u8]) {
 
 /// An odd version: each piece (its length first) is a message in a good frame.
 pub fn websocket(version: u8, bytes: &[u8]) {
-    let protocol = [Version::V4, Version::V4Base64, Version::V5][usize::from(version / 2) % 3];
+    let protocols = [
+        Version::V4(Form::Bytes),
+        Version::V4(Form::Base64),
+        Version::V5,
+        Version::V1(Form::Bytes),
+        Version::V1(Form::Base64),
+    ];
+    let protocol = protocols[usize::from(version / 2) % protocols.len()];
+    let ends = Ends { stdin: true, stdout: true, stderr: true, tty: true };
     let bytes = if version % 2 == 0 { bytes.to_vec() } else { framed(bytes) };
     runtime().block_on(async {
-        let (mut other, talk) = websocket::serve(client(bytes), protocol).await;
+        let (mut other, talk) = websocket::serve(client(bytes), protocol, ends).await;
         let listen = async {
             while other.said.recv().await.is_some() {}
             drop(other);

@@ -35,6 +35,12 @@ impl Incoming {
     pub(crate) async fn recv(&mut self) -> Option<Bytes> {
         self.0.recv().await.map(|unread| unread.data)
     }
+
+    /// What is there already.
+    #[cfg(fuzzing)]
+    pub(crate) fn try_recv(&mut self) -> Result<Bytes, mpsc::error::TryRecvError> {
+        self.0.try_recv().map(|unread| unread.data)
+    }
 }
 
 /// Data that nobody has taken yet, and the room it takes meanwhile.
