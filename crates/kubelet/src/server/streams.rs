@@ -257,7 +257,9 @@ async fn pass_through(request: &Request<Incoming>, client: OnUpgrade, url: &str)
     tokio::spawn(connection.with_upgrades());
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut passed = Request::builder().method(request.method().clone()).uri(format!("{}{query}", uri.path()));
-    for (name, value) in request.headers().iter().filter(|(name, _)| *name != http::header::HOST) {
+    // The caller's credentials are ours to see.
+    let is_passed = |name: &http::HeaderName| ![http::header::HOST, http::header::AUTHORIZATION].contains(name);
+    for (name, value) in request.headers().iter().filter(|(name, _)| is_passed(name)) {
         passed = passed.header(name, value);
     }
     let passed = passed.header(http::header::HOST, authority.as_str()).body(Empty::<Bytes>::new())?;
