@@ -1,5 +1,9 @@
 //! Documents against the types of their kind: wrong types are errors, unknown
 //! fields are named, and what may be written in several ways is written in one.
+//!
+//! What passes here, and is then brought into its one form, every reader can
+//! read: alone, in a list and in a watch event. One object that nobody can
+//! read would hide all others of its kind.
 
 use std::fmt;
 
@@ -27,10 +31,27 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
+/// How deep lists and objects may be nested, the document itself counted.
+/// Readers stop at 127; between the two is room for what wraps a document
+/// (lists, watch events, tables) and for `managedFields`, which repeat its
+/// fields a few levels further down.
+pub const DEPTH_MAX: usize = 100;
+
+/// Whether a value is nested deeper than this.
+pub fn is_deeper(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| is_deeper(value, levels - 1);
+    match value {
+        Value::Array(_) | Value::Object(_) if levels == 0 => true,
+        Value::Array(items) => items.iter().any(below),
+        Value::Object(fields) => fields.values().any(below),
+        _ => false,
+    }
+}
+
 /// Paths of fields the type does not have, or the first type error.
 pub(crate) fn check(types: &Types, doc: &Value) -> Result<Vec<String>, DecodeError> {
     let mut checker = Checker { types, unknown: Vec::new() };
-    checker.check(types.root(), doc, &Path::Root)?;
+    checker.check(types.root(), doc, &Path::Root, DEPTH_MAX)?;
     Ok(checker.unknown)
 }
 
@@ -61,38 +82,64 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    fn check(&mut self, of: TypeId, value: &Value, path: &Path<'_>) -> Result<(), DecodeError> {
+    /// `levels`: how many more there may be.
+    fn check(&mut self, of: TypeId, value: &Value, path: &Path<'_>, levels: usize) -> Result<(), DecodeError> {
         let wrong = |problem| Err(DecodeError { path: path.to_string(), problem });
+        if levels == 0 {
+            check_depth(value, path, levels)?;
+        }
+        let below = levels.saturating_sub(1);
         match (self.types.node(of), value) {
-            (Node::Struct { fields, .. }, Value::Object(map)) => self.check_fields(fields, map, path),
-            (Node::Map { of, .. }, Value::Object(map)) => map
-                .iter()
-                .filter(|(_, value)| !value.is_null())
-                .try_for_each(|(key, value)| self.check(*of, value, &Path::Key(path, key))),
+            (Node::Struct { fields, .. }, Value::Object(map)) => self.check_fields(fields, map, path, below),
+            (Node::Map { of, .. }, Value::Object(map)) => {
+                map.iter().try_for_each(|(key, value)| self.check_entry(*of, value, &Path::Key(path, key), below))
+            }
             (Node::List { of, .. }, Value::Array(items)) => items
                 .iter()
                 .enumerate()
-                .filter(|(_, item)| !item.is_null())
-                .try_for_each(|(index, item)| self.check(*of, item, &Path::Item(path, index))),
+                .try_for_each(|(index, item)| self.check_entry(*of, item, &Path::Item(path, index), below)),
             (Node::Struct { .. } | Node::Map { .. }, value) => wrong(mismatch(value, "an object")),
             (Node::List { .. }, value) => wrong(mismatch(value, "a list")),
             (Node::Scalar(scalar), value) => scalar.problem(value).map_or(Ok(()), wrong),
-            (Node::Untyped | Node::Deduced, _) => Ok(()),
+            (Node::Untyped | Node::Deduced, value) => check_depth(value, path, levels),
         }
     }
 
-    fn check_fields(&mut self, fields: &[Field], map: &Map<String, Value>, path: &Path<'_>) -> Result<(), DecodeError> {
+    fn check_fields(
+        &mut self,
+        fields: &[Field],
+        map: &Map<String, Value>,
+        path: &Path<'_>,
+        levels: usize,
+    ) -> Result<(), DecodeError> {
         for (name, value) in map {
             let path = Path::Key(path, name);
             match Field::find(fields, name) {
                 Some(_) if value.is_null() => {}
-                Some(field) => self.check(field.of, value, &path)?,
-                None if self.unknown.len() < UNKNOWN_MAX => self.unknown.push(path.to_string()),
-                None => {}
+                Some(field) => self.check(field.of, value, &path, levels)?,
+                None => {
+                    check_depth(value, &path, levels)?;
+                    if self.unknown.len() < UNKNOWN_MAX {
+                        self.unknown.push(path.to_string());
+                    }
+                }
             }
         }
         Ok(())
     }
+
+    /// Nothing is the zero of its type, which times do not have.
+    fn check_entry(&mut self, of: TypeId, value: &Value, path: &Path<'_>, levels: usize) -> Result<(), DecodeError> {
+        let is_time = || matches!(self.types.node(of), Node::Scalar(Scalar::Time | Scalar::MicroTime));
+        if value.is_null() && !is_time() { Ok(()) } else { self.check(of, value, path, levels) }
+    }
+}
+
+fn check_depth(value: &Value, path: &Path<'_>, levels: usize) -> Result<(), DecodeError> {
+    if is_deeper(value, levels) {
+        return Err(DecodeError { path: path.to_string(), problem: "exceeded max depth".to_owned() });
+    }
+    Ok(())
 }
 
 fn mismatch(value: &Value, expected: &str) -> String {
@@ -127,8 +174,9 @@ impl Scalar {
             _ if !is_right => Some(mismatch(value, expected)),
             (Self::Bytes, Some(text)) => STANDARD.decode(text).err().map(|error| not_base64(error, text)),
             (Self::Quantity, Some(text)) => Quantity::parse(text).err().map(|error| error.to_string()),
-            (Self::Time | Self::MicroTime, Some(text)) => {
-                text.parse::<Timestamp>().err().map(|error| error.to_string())
+            (Self::Quantity, None) => Quantity::parse(&value.to_string()).err().map(|error| error.to_string()),
+            (Self::Time | Self::MicroTime, Some(text)) if instant(text).is_none() => {
+                Some(format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse"))
             }
             _ => None,
         }
@@ -139,7 +187,7 @@ impl Scalar {
         let text = match (self, &*value) {
             (Self::Quantity, Value::Number(number)) => quantity(&number.to_string()),
             (Self::Quantity, Value::String(text)) => quantity(text),
-            (Self::Time, Value::String(text)) => time(text, "%Y-%m-%dT%H:%M:%SZ"),
+            (Self::Time, Value::String(text)) => canonical_time(text),
             (Self::MicroTime, Value::String(text)) => time(text, "%Y-%m-%dT%H:%M:%S%.6fZ"),
             _ => None,
         };
@@ -174,9 +222,41 @@ fn quantity(text: &str) -> Option<String> {
     Quantity::parse(text).ok().map(|quantity| quantity.rounded_to_milli().to_string())
 }
 
-fn time(text: &str, format: &str) -> Option<String> {
-    jiff::fmt::strtime::format(format, text.parse::<Timestamp>().ok()?).ok()
+/// A time in its one form, to the second.
+pub(crate) fn canonical_time(text: &str) -> Option<String> {
+    time(text, "%Y-%m-%dT%H:%M:%SZ")
 }
+
+fn time(text: &str, format: &str) -> Option<String> {
+    jiff::fmt::strtime::format(format, instant(text)?).ok()
+}
+
+/// RFC 3339 and nothing else, within the years that have four digits: what
+/// upstream's clients and ours read alike.
+fn instant(text: &str) -> Option<Timestamp> {
+    let (moment, rest) = text.split_at_checked(MOMENT.len())?;
+    let fits = |text: &str, shape: &str| {
+        text.len() == shape.len()
+            && text.bytes().zip(shape.bytes()).all(|(byte, wanted)| match wanted {
+                b'0' => byte.is_ascii_digit(),
+                wanted => byte == wanted,
+            })
+    };
+    let fraction = rest.strip_prefix(['.', ',']);
+    let zone = fraction.map_or(rest, |fraction| fraction.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+    let is_fraction_empty = fraction.is_some_and(|fraction| fraction.len() == zone.len());
+    let is_zone = zone == "Z" || fits(zone, "+00:00") || fits(zone, "-00:00");
+    // Leap seconds only one of the two knows.
+    if !fits(moment, MOMENT) || moment.ends_with(":60") || is_fraction_empty || !is_zone {
+        return None;
+    }
+    text.parse().ok().filter(|time: &Timestamp| time.as_second() >= YEAR_ZERO)
+}
+
+/// What a time begins with, in the place of any digit a zero.
+const MOMENT: &str = "0000-00-00T00:00:00";
+/// In seconds since 1970.
+const YEAR_ZERO: i64 = -62_167_219_200;
 
 /// Rewrites the document as upstream shows it: unknown fields, nulls and empty
 /// lists vanish, required fields are there, times and quantities get their
@@ -248,8 +328,15 @@ fn rewrite_entry(types: &Types, of: TypeId, value: &mut Value) {
 /// The one list that is shown though it is empty.
 const CONTAINERS: &str = "containers";
 
+/// The required times without which the generated types do not read an object:
+/// those of conditions and of series of events.
+const NEEDED_TIMES: [&str; 2] = ["lastTransitionTime", "lastObservedTime"];
+/// The zero of upstream's times, which its clients read as none.
+pub(crate) const NO_TIME: &str = "0001-01-01T00:00:00Z";
+
 fn zero(types: &Types, field: &Field) -> Option<Value> {
     match types.node(field.of) {
+        Node::Scalar(Scalar::Time | Scalar::MicroTime) => NEEDED_TIMES.contains(&&*field.name).then(|| NO_TIME.into()),
         Node::Scalar(scalar) => scalar.zero(),
         Node::List { .. } => (&*field.name == CONTAINERS).then(|| Vec::<Value>::new().into()),
         Node::Map { .. } => Some(Map::new().into()),
@@ -274,5 +361,7 @@ fn order(map: &mut Map<String, Value>) {
     }
 }
 
+#[cfg(test)]
+mod readers;
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use crate::schema::Schema;
 use crate::{doc, meta, printing};
 
 mod addresses;
+pub mod asked;
 pub mod certificate_request;
 pub mod component_status;
 pub mod config_map;

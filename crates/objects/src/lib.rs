@@ -45,7 +45,7 @@ pub mod text;
 pub mod wire;
 
 pub use apply::ApplyError;
-pub use decode::DecodeError;
+pub use decode::{DEPTH_MAX, DecodeError, is_deeper};
 pub use errors::{FieldError, FieldReason, clipped};
 pub use kinds::{Column, Kind, KindOps, Scope, Subresource};
 pub use patch::PatchError;

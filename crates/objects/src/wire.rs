@@ -285,9 +285,10 @@ fn special(name: &str, bytes: &[u8]) -> Option<Result<Value, WireError>> {
         "MicroTime" => Some(time(bytes, "%Y-%m-%dT%H:%M:%S.%6fZ")),
         "Quantity" => Some(part(bytes, 1).map(|text| text.map_or(Value::Null, Value::String))),
         "IntOrString" => Some(int_or_string(bytes)),
-        "RawExtension" | "FieldsV1" => {
-            Some(part(bytes, 1).map(|text| text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()))
-        }
+        "RawExtension" | "FieldsV1" => Some(part(bytes, 1).and_then(|text| match text.as_deref() {
+            None | Some("") => Ok(Value::Null),
+            Some(text) => serde_json::from_str(text).map_err(|error| wrong(error.to_string())),
+        })),
         _ => None,
     }
 }

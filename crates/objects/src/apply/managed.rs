@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::set::Set;
+use crate::decode::canonical_time;
 
 /// API-453: more managers of updates than this are folded together.
 const UPDATERS_MAX: usize = 10;
@@ -96,7 +97,7 @@ impl Managed {
             Some(fields) => Set::from_fields(fields).ok_or("error decoding set: it is no tree of fields")?,
         };
         let owner = Owner { manager: text("manager"), operation, api_version, subresource: text("subresource") };
-        Ok(Entry { owner, time: entry.get("time").and_then(Value::as_str).map(str::to_owned), fields })
+        Ok(Entry { owner, time: entry.get("time").and_then(Value::as_str).and_then(canonical_time), fields })
     }
 
     /// API-449: appliers first, then by time; none at all is `Null`.

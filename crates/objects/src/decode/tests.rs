@@ -84,10 +84,57 @@ fn nothing_is_the_zero_of_its_type() {
     assert_eq!(doc.to_string(), r#"{"apiVersion":"v1","kind":"K","data":{},"metadata":{"name":"a"}}"#);
 }
 
+#[test]
+fn nothing_is_nested_deeper_than_every_reader_follows() {
+    let nested = |levels: usize| (0..levels).fold(json!({}), |value, _| json!({"f:a": value}));
+    // Document, metadata, list, entry; then the tree of fields itself.
+    let with_fields = |levels: usize| json!({"metadata": {"managedFields": [{"fieldsV1": nested(levels)}]}});
+    assert_eq!(Typed::<Pod>::NEW.check(&with_fields(DEPTH_MAX - 5)), Ok(Vec::new()));
+    assert!(problem::<Pod>(&with_fields(DEPTH_MAX - 4)).ends_with(": exceeded max depth"));
+    let unknown = json!({"some": nested(DEPTH_MAX)});
+    assert_eq!(problem::<Pod>(&unknown), "some: exceeded max depth");
+    let text = |doc: &Value| serde_json::from_str::<Value>(&doc.to_string());
+    assert!(text(&json!({"rows": [{"object": with_fields(DEPTH_MAX - 5)}]})).is_ok());
+}
+
+#[test]
+fn times_are_those_that_every_reader_knows() {
+    for time in
+        ["2026-01-02T03:04:05Z", "2026-01-02T03:04:05.123456789+05:30", "0000-01-01T00:00:00Z", "9999-12-30T22:00:00Z"]
+    {
+        assert_eq!(Typed::<Pod>::NEW.check(&json!({"metadata": {"creationTimestamp": time}})), Ok(vec![]), "{time}");
+    }
+    for time in [
+        "-000001-06-01T00:00:00Z",
+        "+002026-01-02T03:04:05Z",
+        "0000-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59Z",
+        "2026-01-02t03:04:05z",
+        "2026-01-02 03:04:05Z",
+        "20260102T030405Z",
+        "2026-01-02T03:04Z",
+        "2026-01-02T03:04:60Z",
+        "2026-01-02T03:04:05.Z",
+        "2026-01-02T03:04:05+02",
+        "2026-01-02T03:04:05Z[UTC]",
+        "2026-02-30T03:04:05Z",
+        "2026-01-02T03:04:0é",
+        "",
+    ] {
+        let problem = problem::<Pod>(&json!({"metadata": {"managedFields": [{"time": time}]}}));
+        assert!(problem.starts_with("metadata.managedFields[0].time: parsing time"), "{time}: {problem}");
+    }
+    let entry = json!({"status": {"disruptedPods": {"a": null}}});
+    let budget = problem::<k8s_openapi::api::policy::v1::PodDisruptionBudget>(&entry);
+    assert_eq!(budget, "status.disruptedPods.a: invalid type: null, expected a time");
+}
+
 /// Any document of a type: with fields left out, nulls and unknown fields.
-struct Maker<'a> {
-    types: &'a Types,
-    rng: TestRng,
+pub(super) struct Maker<'a> {
+    pub(super) types: &'a Types,
+    pub(super) rng: TestRng,
+    /// Whether some values have the wrong type, or forms on the edge.
+    pub(super) is_hostile: bool,
 }
 
 impl Maker<'_> {
@@ -100,7 +147,10 @@ impl Maker<'_> {
         values[at as usize].clone()
     }
 
-    fn make(&mut self, of: TypeId, depth: u32) -> Value {
+    pub(super) fn make(&mut self, of: TypeId, depth: u32) -> Value {
+        if self.is_hostile && self.below(300) == 0 {
+            return self.anything();
+        }
         match self.types.node(of) {
             Node::Struct { fields, .. } => {
                 let mut map = Map::new();
@@ -120,11 +170,28 @@ impl Maker<'_> {
             }
             Node::List { of, .. } => (0..self.below(3)).map(|_| self.make(*of, depth + 1)).collect(),
             Node::Scalar(scalar) => self.scalar(*scalar),
+            Node::Untyped | Node::Deduced if self.is_hostile => self.anything(),
             Node::Untyped | Node::Deduced => json!({"f:a": {}}),
         }
     }
 
+    fn anything(&mut self) -> Value {
+        let nest = |value: Value, levels: u32| {
+            (0..levels).fold(value, |value, level| if level % 2 == 0 { json!([value]) } else { json!({"f:a": value}) })
+        };
+        let levels = [0, 1, 3, 90, 95, 97, 98, 99, 110];
+        match self.below(4) {
+            0 => nest(json!({}), self.one_of(&levels)),
+            1 => self.one_of(&["", "a", "-000001-06-01T00:00:00Z", "1e400", "YQ==\n", "null"]).into(),
+            2 => self.one_of(&[json!(1.5), json!(1e300), json!(u64::MAX), json!(-1), json!(true), json!(null)]),
+            _ => self.one_of(&[json!([]), json!({}), json!([null]), json!({"a": null}), json!([[1]])]),
+        }
+    }
+
     fn scalar(&mut self, scalar: Scalar) -> Value {
+        if self.is_hostile && self.below(4) == 0 {
+            return self.edge(scalar);
+        }
         match scalar {
             Scalar::Text => self.one_of(&["", "a", "é"]).into(),
             Scalar::Bytes => self.one_of(&["", "YQ==", "YWJj"]).into(),
@@ -141,11 +208,32 @@ impl Maker<'_> {
     }
 }
 
+impl Maker<'_> {
+    /// Forms that some reader may not know; not all are accepted.
+    fn edge(&mut self, scalar: Scalar) -> Value {
+        match scalar {
+            Scalar::Quantity if self.below(9) == 0 => self.one_of(&[json!(1e300), json!(u64::MAX), json!("1e400")]),
+            Scalar::Quantity => self.one_of(&[json!(0.25), json!("1e30"), json!("-1n"), json!("0.0001"), json!("9E")]),
+            Scalar::Time | Scalar::MicroTime if self.below(9) == 0 => {
+                self.one_of(&["0000-01-01T00:00:00+01:00", "9999-12-31T23:59:59Z", "2026-01-02T03:04:60Z"]).into()
+            }
+            Scalar::Time | Scalar::MicroTime => {
+                self.one_of(&["2026-01-02T03:04:05,6Z", "2026-01-02T03:04:05-23:59", "0000-01-01T00:00:00Z"]).into()
+            }
+            Scalar::IntOrText => self.one_of(&[json!(i32::MIN), json!("50%"), json!("")]),
+            Scalar::Double => self.one_of(&[json!(i64::MIN), json!(1e300), json!(-0.0)]),
+            Scalar::Int32 => json!(i32::MAX),
+            Scalar::Int64 => json!(i64::MIN),
+            Scalar::Text | Scalar::Bytes | Scalar::Bool => Value::Null,
+        }
+    }
+}
+
 /// What the graph accepts, the generated type reads and loses nothing of.
 fn agrees<T: JsonSchema + DeserializeOwned + Serialize + 'static>(seed: [u8; 32]) {
     let types = Typed::<T>::NEW.types();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
-    let mut doc = Maker { types, rng }.make(types.root(), 0);
+    let mut doc = Maker { types, rng, is_hostile: false }.make(types.root(), 0);
     doc.as_object_mut().unwrap().retain(|key, _| key != "apiVersion" && key != "kind");
     Typed::<T>::NEW.check(&doc).unwrap();
     let doc = canonical::<T>(doc);

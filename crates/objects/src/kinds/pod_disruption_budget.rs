@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::plain::Plain;
 use crate::api::policy::v1::PodDisruptionBudget;
+use crate::decode::NO_TIME;
 use crate::doc::{at, items, text};
 use crate::errors::{Errors, FieldError};
 use crate::kinds::{Column, Kind, Scope, Subresource, workload};
@@ -87,7 +88,7 @@ fn status(errors: &mut Errors, doc: &Value, _old: &Value) {
             errors.push(FieldError::not_supported(format!("{path}.status"), status, &known));
         }
         for field in ["lastTransitionTime", "reason"] {
-            if text(condition, field).is_empty() {
+            if matches!(text(condition, field), "" | NO_TIME) {
                 errors.push(FieldError::required(format!("{path}.{field}"), "must be set"));
             }
         }

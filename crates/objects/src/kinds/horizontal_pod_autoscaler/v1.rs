@@ -58,7 +58,7 @@ fn stored(doc: &Value) -> Value {
 fn to_stored(doc: &mut Value) {
     as_object(doc).insert("apiVersion".to_owned(), json!("autoscaling/v2"));
     for (part, field, annotation) in CARRIED {
-        if let Some(value) = take_annotation(doc, annotation) {
+        if let Some(value) = take_annotation(doc, (part, field), annotation) {
             object(doc, part).insert(field.to_owned(), value);
         }
     }
@@ -102,15 +102,20 @@ fn from_stored(doc: &mut Value) {
     }
 }
 
-/// What cannot be read is left to whoever wrote it.
-fn take_annotation(doc: &mut Value, name: &str) -> Option<Value> {
+/// What cannot be read, or does not have the types of its field, is left to
+/// whoever wrote it.
+fn take_annotation(doc: &mut Value, (part, field): (&str, &str), name: &str) -> Option<Value> {
     let annotations = doc.get_mut("metadata")?.get_mut("annotations")?.as_object_mut()?;
-    let value = serde_json::from_str(annotations.get(name)?.as_str()?).ok()?;
+    let value: Value = serde_json::from_str(annotations.get(name)?.as_str()?).ok()?;
+    let mut alone = json!({part: {field: value}});
+    super::KIND.ops.decode(&alone).ok()?;
+    super::KIND.ops.schema().canonicalise(&mut alone);
+    let value = alone[part][field].take();
     annotations.shift_remove(name);
     if annotations.is_empty() {
         object(doc, "metadata").shift_remove("annotations");
     }
-    Some(value)
+    (!value.is_null()).then_some(value)
 }
 
 #[cfg(test)]
@@ -134,6 +139,17 @@ mod tests {
         to_stored(&mut again);
         assert_eq!(again["spec"]["metrics"], new["spec"]["metrics"]);
         assert_eq!((&again["spec"]["behavior"], &again["metadata"]), (&new["spec"]["behavior"], &new["metadata"]));
+    }
+
+    #[test]
+    fn an_annotation_of_another_type_stays_an_annotation() {
+        for text in [r#"[{"type": 1}]"#, r#"{"a": 1}"#, "[", &"[".repeat(90)] {
+            let annotations = json!({"autoscaling.alpha.kubernetes.io/metrics": text});
+            let mut doc = json!({"metadata": {"name": "a", "annotations": annotations}, "spec": {"maxReplicas": 3}});
+            to_stored(&mut doc);
+            assert_eq!(doc["metadata"]["annotations"], annotations);
+            assert_eq!(doc["spec"], json!({"maxReplicas": 3}));
+        }
     }
 
     #[test]
