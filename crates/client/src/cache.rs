@@ -4,12 +4,13 @@
 //! object, the newest, in the order in which objects first changed. So a slow
 //! subscriber costs memory for the objects it has not looked at, never more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use tokio::sync::{Notify, watch};
 
 use crate::request::{Client, Feed, Followed, Scope};
+use crate::unreadable::{Told, Unreadable};
 
 /// What happened to one object.
 #[derive(Debug, PartialEq)]
@@ -40,10 +41,10 @@ impl<K> Change<K> {
 
 /// Two lives of one name are two identities.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Identity {
-    namespace: String,
-    name: String,
-    uid: String,
+pub(crate) struct Identity {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
 }
 
 /// One watch, its objects, its subscribers.
@@ -53,6 +54,7 @@ pub struct Cache<K: Followed> {
     /// Counts the connections made; a step means "the API is back".
     connections: watch::Sender<u64>,
     follower: Mutex<Option<tokio::task::AbortHandle>>,
+    told: Mutex<Told>,
 }
 
 struct State<K> {
@@ -84,6 +86,7 @@ impl<K: Followed> Cache<K> {
             is_synced: watch::Sender::new(false),
             connections: watch::Sender::new(0),
             follower: Mutex::new(None),
+            told: Mutex::default(),
         }
     }
 
@@ -127,12 +130,15 @@ impl<K: Followed> Cache<K> {
         self.connections.send_modify(|count| *count += 1);
     }
 
-    /// A complete list: what is not in it is gone (W3).
-    pub(crate) fn replace_all(&self, items: Vec<K>) {
+    /// A complete list: what is not in it is gone (W3). What is in it and
+    /// could not be read stays as it was.
+    pub(crate) fn replace_all(&self, items: Vec<K>, unreadable: &[Unreadable]) {
+        let kept: BTreeSet<&Identity> = unreadable.iter().map(|object| &object.identity).collect();
         let mut fresh: BTreeMap<Identity, K> = items.into_iter().map(|object| (identity(&object), object)).collect();
         let gone: Vec<_> = {
             let state = lock(&self.state);
-            state.objects.iter().filter(|(key, _)| !fresh.contains_key(key)).map(|(_, object)| object.clone()).collect()
+            let is_gone = |key: &Identity| !fresh.contains_key(key) && !kept.contains(key);
+            state.objects.iter().filter(|(key, _)| is_gone(key)).map(|(_, object)| object.clone()).collect()
         };
         for object in gone {
             self.forget(&identity(object.as_ref()), object.clone());
@@ -150,14 +156,34 @@ impl<K: Followed> Cache<K> {
     pub(crate) fn apply(&self, object: K) {
         let key = identity(&object);
         let object = Arc::new(object);
-        // A name can have one life at a time: an unseen end of the former one shows here.
-        let former = self.get(&key.namespace, &key.name).filter(|known| identity(known.as_ref()) != key);
-        if let Some(former) = former {
-            self.forget(&identity(former.as_ref()), former.clone());
-        }
+        self.end_former_life(&key);
         let mut state = lock(&self.state);
         state.objects.insert(key.clone(), object.clone());
         state.tell(&key, &Change::Applied(object));
+    }
+
+    /// A name can have one life at a time: an unseen end of the former one shows by the next.
+    fn end_former_life(&self, of: &Identity) {
+        let former = self.get(&of.namespace, &of.name).filter(|known| identity(known.as_ref()) != *of);
+        if let Some(former) = former {
+            self.forget(&identity(former.as_ref()), former.clone());
+        }
+    }
+
+    /// An object that is there and cannot be read: told once, and left as it was known.
+    pub(crate) fn skip(&self, object: &Unreadable, path: &str) {
+        if lock(&self.told).is_news(object) {
+            object.tell(path);
+        }
+        self.end_former_life(&object.identity);
+    }
+
+    /// The end of an object that cannot be read.
+    pub(crate) fn delete_unread(&self, object: &Unreadable) {
+        let known = lock(&self.state).objects.get(&object.identity).cloned();
+        if let Some(last) = known {
+            self.forget(&object.identity, last);
+        }
     }
 
     pub(crate) fn delete(&self, object: K) {
@@ -269,10 +295,10 @@ mod tests {
     #[test]
     fn w3_a_relist_synthesises_deletes_with_the_last_known_state() {
         let cache = Cache::empty();
-        cache.replace_all(vec![map("a", "1", "1"), map("b", "2", "2")]);
+        cache.replace_all(vec![map("a", "1", "1"), map("b", "2", "2")], &[]);
         let mut subscription = cache.subscribe();
         drain(&mut subscription);
-        cache.replace_all(vec![map("b", "2", "2"), map("c", "3", "9")]);
+        cache.replace_all(vec![map("b", "2", "2"), map("c", "3", "9")], &[]);
         assert_eq!(drain(&mut subscription), ["deleted a/1@1", "applied c/3@9"]);
     }
 

@@ -21,6 +21,7 @@ mod cache;
 mod correlate;
 mod recorder;
 
+mod unreadable;
 mod untyped;
 
 pub use cache::{Cache, Change, Subscription};

@@ -10,13 +10,15 @@ use ambient::Rng;
 use http::{Request, Response};
 use kube::api::{DeleteParams, GetParams, ListParams, PatchParams, PostParams, Preconditions, PropagationPolicy};
 use kube::client::Body;
-use kube::core::ObjectList;
-use serde::Serialize;
+use kube::core::ListMeta;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::cache::Cache;
 use crate::error::ApiError;
+use crate::unreadable::{Unreadable, read};
 
 /// A typed Kubernetes kind, as `objects::api` holds them.
 pub trait Kind:
@@ -142,6 +144,15 @@ pub struct Page<K> {
     pub resource_version: String,
 }
 
+/// A list whose objects are still text: one that cannot be read must not hide
+/// the others.
+#[derive(Deserialize)]
+pub(crate) struct RawList {
+    #[serde(default)]
+    metadata: ListMeta,
+    pub(crate) items: Vec<Box<RawValue>>,
+}
+
 /// Objects per list request; larger lists come in several.
 const PAGE_SIZE: u32 = 500;
 /// A list of more pages than this is a server that never ends one.
@@ -229,25 +240,39 @@ impl Client {
     }
 
     /// A consistent list: as new as the moment of the call (W1).
+    /// Objects that cannot be read are left out and told of.
     pub async fn list<K: Kind>(&self, scope: &Scope) -> Result<Page<K>, ApiError> {
-        self.fetch(&Feed { path: url::<K>(&scope.namespace), is_metadata: false }, scope).await
+        let feed = Feed { path: url::<K>(&scope.namespace), is_metadata: false };
+        let (page, unreadable) = self.fetch(&feed, scope).await?;
+        unreadable.iter().for_each(|object| object.tell(&feed.path));
+        Ok(page)
     }
 
-    pub(crate) async fn fetch<K: Followed>(&self, feed: &Feed, scope: &Scope) -> Result<Page<K>, ApiError> {
+    /// The objects, and those of them that cannot be read.
+    pub(crate) async fn fetch<K: Followed>(
+        &self,
+        feed: &Feed,
+        scope: &Scope,
+    ) -> Result<(Page<K>, Vec<Unreadable>), ApiError> {
         let paths = kube::core::Request::new(feed.path.clone());
         let mut params = ListParams::default().limit(PAGE_SIZE);
         params.field_selector.clone_from(&scope.fields);
         params.label_selector.clone_from(&scope.labels);
-        let mut items = Vec::new();
+        let (mut items, mut unreadable) = (Vec::new(), Vec::new());
         for _ in 0..PAGES_MAX {
             let request = if feed.is_metadata { paths.list_metadata(&params) } else { paths.list(&params) };
-            let page: ObjectList<K> = self.ask(request).await?;
-            items.extend(page.items);
+            let page: RawList = self.ask(request).await?;
+            for item in &page.items {
+                match read(item) {
+                    Ok(object) => items.push(object),
+                    Err(object) => unreadable.push(object),
+                }
+            }
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) => params = params.continue_token(&token),
                 None => {
                     let resource_version = page.metadata.resource_version.unwrap_or_default();
-                    return Ok(Page { items, resource_version });
+                    return Ok((Page { items, resource_version }, unreadable));
                 }
             }
         }

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use crate::cache::Cache;
 use crate::error::ApiError;
-use crate::request::{Client, Deletion, Feed, Followed, Patch, Scope};
+use crate::request::{Client, Deletion, Feed, Followed, Patch, RawList, Scope};
+use crate::unreadable::{Unreadable, read};
 
 /// What all objects have; the rest is not read.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -74,10 +75,11 @@ impl Untyped<'_> {
         Cache::start(self.client.clone(), Feed { path: self.path(""), is_metadata: true }, Scope::everywhere())
     }
 
-    /// Whole objects, as they come.
+    /// Whole objects, as they come; those that cannot be read are told of.
     pub async fn list(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
-        let list: Value = self.client.ask(self.paths(namespace).list(&ListParams::default())).await?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
+        let list: RawList = self.client.ask(self.paths(namespace).list(&ListParams::default())).await?;
+        let told = |object: Unreadable| object.tell(&self.path(namespace));
+        Ok(list.items.iter().filter_map(|item| read(item).map_err(told).ok()).collect())
     }
 
     /// What all objects have, of each in the namespace.

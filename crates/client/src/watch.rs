@@ -2,7 +2,8 @@
 //! server has forgotten where we were.
 //!
 //! Never ends by itself and never skips: what a broken connection hid is found
-//! by the next list, including deletions (W3).
+//! by the next list, including deletions (W3). The one exception is an object
+//! that cannot be read; it is told of and the others go on.
 
 use std::borrow::Cow;
 use std::sync::Weak;
@@ -17,6 +18,7 @@ use serde_json::value::RawValue;
 use crate::cache::Cache;
 use crate::error::ApiError;
 use crate::request::{Client, Feed, Followed, Scope};
+use crate::unreadable::{read, read_text};
 
 /// Where a watch stands.
 enum Position {
@@ -77,8 +79,10 @@ async fn fetch_all<K: Followed>(
     cache: &Weak<Cache<K>>,
 ) -> Result<String, Interrupted> {
     let page = client.fetch::<K>(feed, scope).await.map_err(|error| (None, error))?;
+    let (page, unreadable) = page;
     if let Some(cache) = cache.upgrade() {
-        cache.replace_all(page.items);
+        unreadable.iter().for_each(|object| cache.skip(object, &feed.path));
+        cache.replace_all(page.items, &unreadable);
     }
     Ok(page.resource_version)
 }
@@ -108,7 +112,7 @@ async fn follow_from<K: Followed>(
         let line = stream.try_next().await.map_err(|error| (Some(version.clone()), broken(&error)))?;
         let Some(cache) = cache.upgrade() else { return Ok(version) };
         match line {
-            Some(line) => match apply(&cache, &line) {
+            Some(line) => match apply(&cache, &feed.path, &line) {
                 Ok(next) => version = next.unwrap_or(version),
                 Err(error) => return Err((Some(version), error)),
             },
@@ -136,32 +140,38 @@ struct Line<'a> {
 }
 
 /// Takes an event to the cache; returns the version it leads to.
-fn apply<K: Followed>(cache: &Cache<K>, line: &str) -> Result<Option<String>, ApiError> {
-    let line: Line<'_> = read(line)?;
+fn apply<K: Followed>(cache: &Cache<K>, path: &str, line: &str) -> Result<Option<String>, ApiError> {
+    let line: Line<'_> = read_text(line)?;
     match &*line.event {
-        "ADDED" | "MODIFIED" => {
-            let object: K = read(line.object.get())?;
-            let version = version_of(&object);
-            cache.apply(object);
-            Ok(version)
+        event @ ("ADDED" | "MODIFIED" | "DELETED") => {
+            let is_end = event == "DELETED";
+            Ok(match read::<K>(line.object) {
+                Ok(object) => {
+                    let version = object.version().map(str::to_owned);
+                    if is_end {
+                        cache.delete(object)
+                    } else {
+                        cache.apply(object)
+                    }
+                    version
+                }
+                Err(object) => {
+                    if is_end {
+                        cache.delete_unread(&object)
+                    } else {
+                        cache.skip(&object, path)
+                    }
+                    object.version
+                }
+            })
         }
-        "DELETED" => {
-            let object: K = read(line.object.get())?;
-            let version = version_of(&object);
-            cache.delete(object);
-            Ok(version)
-        }
-        "BOOKMARK" => read(line.object.get()).map(|Bookmark { metadata }| Some(metadata.resource_version)),
+        "BOOKMARK" => read_text(line.object.get()).map(|Bookmark { metadata }| Some(metadata.resource_version)),
         "ERROR" => {
-            let status: Status = read(line.object.get())?;
+            let status: Status = read_text(line.object.get())?;
             Err(ApiError::of_status(status.code, &status.reason, status.message))
         }
         event => Err(ApiError::Unreadable { message: format!("unknown event {event:?}") }),
     }
-}
-
-fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, ApiError> {
-    serde_json::from_str(text).map_err(|error| ApiError::Unreadable { message: error.to_string() })
 }
 
 #[derive(Deserialize)]
@@ -178,7 +188,3 @@ struct BookmarkMeta {
 /// The server ends a watch after this long and we resume (API-314).
 const WATCH_SECONDS: u32 = 290;
 const SHORT_WATCH: Duration = Duration::from_secs(1);
-
-fn version_of<K: Followed>(object: &K) -> Option<String> {
-    object.version().map(str::to_owned)
-}

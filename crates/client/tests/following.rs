@@ -189,6 +189,65 @@ async fn a_broken_watch_resumes_where_it_was_after_growing_pauses() {
     assert!(script.asked()[4].contains("resourceVersion=6"), "{:?}", script.asked());
 }
 
+/// A ConfigMap whose data is none.
+fn broken(name: &str, version: &str) -> Value {
+    let mut object = map(name, version);
+    object["data"] = json!("no map");
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_hides_no_other() {
+    // Deeper than the reader goes, and without a name that is text.
+    let deep = (0..200).fold(json!({}), |value, _| json!([value]));
+    let mut nested = map("nested", "3");
+    nested["metadata"]["managedFields"] = json!([{"fieldsV1": deep}]);
+    let nameless = json!({"metadata": {"name": 7, "resourceVersion": "4"}});
+    let items = [map("a", "1"), broken("b", "2"), nested.clone(), nameless.clone(), json!(null), map("c", "5")];
+    let script = Script::of([
+        list("5", &items),
+        list("5", &items),
+        list("5", &items),
+        Answer::Open(vec![event("ADDED", broken("d", "6")), event("MODIFIED", nested), event("ADDED", map("e", "8"))]),
+    ]);
+    let client = Client::new(script.clone());
+    let page = client.list::<ConfigMap>(&Scope::everywhere()).await.unwrap();
+    assert_eq!(page.items.len(), 2);
+    let kind = objects::kinds::find("", "v1", "configmaps").unwrap();
+    assert_eq!(client.untyped(kind).list("").await.unwrap().len(), 5, "as values, all but the nested one");
+    let cache = client.cache::<ConfigMap>(Scope::everywhere());
+    let mut changes = cache.subscribe();
+    for expected in ["applied a@1", "applied c@5", "applied e@8"] {
+        assert_eq!(shown(&changes.next().await), expected);
+    }
+    assert_eq!(cache.snapshot().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_known_of_an_object_stays_until_it_is_gone() {
+    let again = |version: &str, uid: &str| {
+        let mut object = broken("c", version);
+        object["metadata"]["uid"] = json!(uid);
+        object
+    };
+    let script = Script::of([
+        list("5", &[map("a", "1"), map("b", "2"), map("c", "3")]),
+        Answer::Slow(vec![event("MODIFIED", broken("a", "6"))]),
+        Answer::Lines(vec![event("ERROR", json!({"code": 410, "reason": "Expired", "message": "too old"}))]),
+        list("7", &[broken("a", "6"), broken("b", "7"), map("c", "3")]),
+        Answer::Open(vec![event("DELETED", broken("b", "8")), event("ADDED", again("9", "other"))]),
+    ]);
+    let client = Client::new(script.clone());
+    let cache = client.cache::<ConfigMap>(Scope::everywhere());
+    let mut changes = cache.subscribe();
+    for expected in ["applied a@1", "applied b@2", "applied c@3", "deleted b@2", "deleted c@3"] {
+        assert_eq!(shown(&changes.next().await), expected);
+    }
+    assert_eq!(cache.get("default", "a").unwrap().metadata.resource_version.as_deref(), Some("1"));
+    // The watch went on from the version of what it could not read.
+    assert!(script.asked()[2].contains("resourceVersion=6"), "{:?}", script.asked());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_watched_once_however_many_ask() {
     let script = Script::of([list("5", &[map("a", "1")]), Answer::Open(vec![])]);
