@@ -149,10 +149,15 @@ pub(super) fn repository(image: &str) -> String {
     let last = last.split(':').next().unwrap_or_default();
     let name = if directory.is_empty() { last.to_owned() } else { format!("{directory}/{last}") };
     match name.split_once('/') {
-        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" => name,
+        // What the engine takes for a host must be one here, or it gets the credentials of another.
+        Some((first, _)) if first.contains(['.', ':']) || first == "localhost" || has_uppercase(first) => name,
         Some(_) => format!("docker.io/{name}"),
         None => format!("docker.io/library/{name}"),
     }
+}
+
+fn has_uppercase(text: &str) -> bool {
+    text.chars().any(char::is_uppercase)
 }
 
 /// Host by host name part (`*` stands for any text within one), port exactly,
@@ -246,6 +251,7 @@ mod tests {
             ("https://index.docker.io/v1/", "quay.io/team/app", false),
             ("localhost:5000", "localhost:5000/app", true),
             ("127.0.0.1:5000", "127.0.0.1:5000/app", true),
+            ("docker.io", "EVIL/app", false),
         ];
         for (place, image, expected) in cases {
             assert_eq!(!users(&keyring(&[place]), image).is_empty(), expected, "{place} for {image}");
