@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
+use objects::kinds::asked::TOKEN_REQUEST;
 use objects::{FieldError, Kind, kinds};
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use crate::answer::{self, Answer};
 use crate::api::{Api, Call, rfc3339};
 use crate::auth::{CREDENTIAL, Identity};
 use crate::authz::{Access, Object, Resource};
+use crate::body::{self, WriteOptions};
 use crate::error::{ApiError, KindName, ResourceName};
 use crate::tokens::{Bound, Claims, ISSUER, KeptClaims, Subject, Tokens};
 use crate::{joining, negotiate, object};
@@ -34,11 +36,11 @@ fn kind(plural: &str) -> &'static Kind {
 }
 
 /// POST …/serviceaccounts/NAME/token.
-pub(crate) async fn request_token(api: &Api, call: &Call, bytes: Bytes) -> Answer {
+pub(crate) async fn request_token(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
+    let options = WriteOptions::parse(&call.query, "CreateOptions")?;
     negotiate::require_json(&call.headers)?;
-    let mut request: Value = serde_json::from_slice(&bytes).map_err(|error| {
-        ApiError::BadRequest(format!("TokenRequest in version \"v1\" cannot be handled as a TokenRequest: {error}"))
-    })?;
+    let mut request = body::object(&TOKEN_REQUEST, &bytes, &options, &mut call.warnings)?;
+    TOKEN_REQUEST.ops.default(&mut request);
     let (namespace, name) = (call.namespace().unwrap_or_default(), call.name());
     let seconds = life(&request, name)?;
     let account = fetch(api, "serviceaccounts", Some(namespace), name).await?;
@@ -71,13 +73,13 @@ pub(crate) async fn request_token(api: &Api, call: &Call, bytes: Bytes) -> Answe
     let token = tokens(api)?.sign(&claims).ok_or_else(|| ApiError::Internal("the token could not be signed".into()))?;
     let expires =
         Timestamp::from_second(now.as_second() + seconds).map_err(|error| ApiError::Internal(error.to_string()))?;
-    request["kind"] = json!("TokenRequest");
-    request["apiVersion"] = json!("authentication.k8s.io/v1");
     request["metadata"] = json!({"name": name, "namespace": namespace, "creationTimestamp": rfc3339(now)});
     request["spec"]["audiences"] = json!(audiences);
     request["spec"]["expirationSeconds"] = json!(seconds);
     request["status"] = json!({"token": token, "expirationTimestamp": rfc3339(expires)});
-    Ok(answer::json(StatusCode::CREATED, &request))
+    let mut response = answer::json(StatusCode::CREATED, &request);
+    answer::add_warnings(response.headers_mut(), &call.warnings);
+    Ok(response)
 }
 
 fn tokens(api: &Api) -> Result<&Tokens, ApiError> {

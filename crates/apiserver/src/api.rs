@@ -468,7 +468,7 @@ impl Api {
         }
         let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
         if is_token && verb == Verb::Create {
-            return accounts::request_token(self, &call, body).await;
+            return accounts::request_token(self, &mut call, body).await;
         }
         let mut response = self.verb(verb, &mut call, body).await?;
         answer::add_warnings(response.headers_mut(), &call.warnings);

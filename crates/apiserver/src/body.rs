@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
+use objects::kinds::asked::DELETE_OPTIONS;
 use objects::{FieldError, Kind, PatchError};
 use serde_json::{Value, json};
 
@@ -109,7 +110,7 @@ pub(crate) fn yaml_in_json(bytes: &Bytes) -> Result<Bytes, ApiError> {
     read().map_err(|error: String| ApiError::BadRequest(format!("error converting YAML to JSON: {error}")))
 }
 
-fn cannot_handle(kind: &Kind, detail: &str) -> ApiError {
+pub(crate) fn cannot_handle(kind: &Kind, detail: &str) -> ApiError {
     let (name, version) = (kind.kind, kind.version);
     ApiError::BadRequest(format!("{name} in version \"{version}\" cannot be handled as a {name}: {detail}"))
 }
@@ -280,6 +281,8 @@ pub(crate) struct DeleteOptions {
     pub(crate) orphans_explicitly_not: bool,
     /// What becomes of what the object owns; None leaves it to the kind.
     pub(crate) propagation: Option<Propagation>,
+    /// The object goes although nobody can read who waits for its end.
+    pub(crate) ignores_read_error: bool,
 }
 
 impl DeleteOptions {
@@ -290,9 +293,6 @@ impl DeleteOptions {
         negotiate::require_json(headers)?;
         let doc: Value = serde_json::from_slice(bytes)
             .map_err(|error| ApiError::BadRequest(format!("couldn't decode DeleteOptions: {error}")))?;
-        if !doc.is_object() {
-            return Err(ApiError::BadRequest("couldn't decode DeleteOptions: it is not an object".to_owned()));
-        }
         let mut options = Self::of(&doc)?;
         options.is_dry_run |= Self::from_query(query)?.is_dry_run;
         Ok(options)
@@ -300,14 +300,15 @@ impl DeleteOptions {
 
     /// From a document; an absent one asks for nothing.
     pub(crate) fn of(doc: &Value) -> Result<Self, ApiError> {
+        if !doc.is_null() {
+            let wrong = |error| ApiError::BadRequest(format!("couldn't decode DeleteOptions: {error}"));
+            DELETE_OPTIONS.ops.decode(doc).map_err(wrong)?;
+        }
         let text = |path: &[&str]| {
             let text = crate::object::text(doc, path);
             (!text.is_empty()).then(|| text.to_owned())
         };
         let grace = &doc["gracePeriodSeconds"];
-        if !grace.is_null() && !grace.is_i64() {
-            return Err(ApiError::BadRequest("gracePeriodSeconds must be an integer".to_owned()));
-        }
         let dry_run: Vec<&str> = doc["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let orphans = doc["orphanDependents"].as_bool();
         let propagation = propagation(text(&["propagationPolicy"]).as_deref(), orphans)?;
@@ -318,6 +319,7 @@ impl DeleteOptions {
             version: text(&["preconditions", "resourceVersion"]),
             is_dry_run: is_dry_run(&dry_run, "DeleteOptions")?,
             orphans_explicitly_not: orphans == Some(false),
+            ignores_read_error: doc[IGNORE_READ_ERROR] == true,
         })
     }
 
@@ -330,10 +332,13 @@ impl DeleteOptions {
             is_dry_run: is_dry_run(&dry_run, "DeleteOptions")?,
             propagation,
             orphans_explicitly_not: orphans == Some(false),
+            ignores_read_error: query.is_set(IGNORE_READ_ERROR),
             ..Self::default()
         })
     }
 }
+
+const IGNORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 /// TC-015.
 fn propagation(policy: Option<&str>, orphans: Option<bool>) -> Result<Option<Propagation>, ApiError> {

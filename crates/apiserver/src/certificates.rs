@@ -6,15 +6,17 @@ use base64::engine::general_purpose::STANDARD;
 use objects::FieldError;
 use objects::kinds::certificate_request::{KIND, REQUESTER};
 use serde_json::{Value, json};
-use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::pem::Pem;
-use x509_parser::prelude::FromDer;
 
 use crate::api::{Api, Call};
 use crate::auth::Identity;
 use crate::authz::{Access, Object, Resource};
 use crate::error::ApiError;
 use crate::object;
+
+mod request;
+
+pub use request::{CertificateRequest, Subject};
 
 /// The signer of certificates that anyone could be.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -40,28 +42,16 @@ pub(crate) fn stamp(caller: &Identity, doc: &mut Value) {
 pub(crate) fn check_create(doc: &Value) -> Result<(), ApiError> {
     let name = object::name(doc);
     let request = object::text(doc, &["spec", "request"]);
-    let groups = groups_of(request).map_err(|problem| {
+    let read = STANDARD.decode(request).map_err(|error| error.to_string());
+    let asked = read.and_then(|pem| CertificateRequest::read(&pem)).map_err(|problem| {
         ApiError::invalid(&KIND, name, vec![FieldError::invalid("spec.request", request, problem)])
     })?;
-    if object::text(doc, &["spec", "signerName"]) == CLIENT_SIGNER && groups.iter().any(|group| group == MASTERS) {
+    let is_master = asked.subject.organizations.iter().any(|group| group == MASTERS);
+    if object::text(doc, &["spec", "signerName"]) == CLIENT_SIGNER && is_master {
         let detail = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
         return Err(ApiError::denied(&KIND, name, detail));
     }
     Ok(())
-}
-
-/// The groups a well-formed request names.
-fn groups_of(request: &str) -> Result<Vec<String>, String> {
-    let pem = STANDARD.decode(request).map_err(|error| error.to_string())?;
-    let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
-    let (block, _) = Pem::read(std::io::Cursor::new(pem)).map_err(|_| wrong_type())?;
-    if block.label != "CERTIFICATE REQUEST" {
-        return Err(wrong_type());
-    }
-    let (_, request) = X509CertificationRequest::from_der(&block.contents).map_err(|error| error.to_string())?;
-    request.verify_signature().map_err(|error| error.to_string())?;
-    let organizations = request.certification_request_info.subject.iter_organization();
-    Ok(organizations.filter_map(|group| group.as_str().ok()).map(str::to_owned).collect())
 }
 
 /// Who may approve, and who may put a certificate in: both per signer.

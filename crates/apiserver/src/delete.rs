@@ -5,13 +5,15 @@ use http::{Response, StatusCode};
 use objects::Kind;
 use objects::kinds::priority_class;
 use serde_json::{Value, json};
-use store::{Entry, Op, WriteError};
+use store::{Entry, Op, ReadError, WriteError};
 
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call};
+use crate::authz::Access;
 use crate::body::DeleteOptions;
 use crate::deletion::{self, Outcome, Propagation, Wish};
 use crate::error::{ApiError, ResourceName};
+use crate::target::Verb;
 use crate::{admission, authz, bootstrap, namespaces, object, read};
 
 pub(crate) async fn delete(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
@@ -20,7 +22,11 @@ pub(crate) async fn delete(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     if options.propagation.is_none() && (call.kind.group, call.kind.kind) == ("batch", "Job") {
         call.warnings.push(JOB_ORPHANS.to_owned());
     }
-    let deleted = remove(api, call, call.name(), &options).await?;
+    let unreadable = if options.ignores_read_error { remove_unreadable(api, call, &options).await? } else { None };
+    let deleted = match unreadable {
+        Some(deleted) => deleted,
+        None => remove(api, call, call.name(), &options).await?,
+    };
     deleted_answer(api, call, &deleted, &options)
 }
 
@@ -51,6 +57,25 @@ fn check_system(kind: &Kind, name: &str) -> Result<(), ApiError> {
 pub(crate) struct Deleted {
     pub(crate) doc: Value,
     exists: bool,
+}
+
+/// An object that can not be read goes as it is: whatever waits for its end is
+/// not asked, so this takes a right of its own. None: it can be read.
+async fn remove_unreadable(api: &Api, call: &Call, options: &DeleteOptions) -> Result<Option<Deleted>, ApiError> {
+    let mut access = Access::of(Verb::Delete, &call.path, &call.query);
+    access.verb = "unsafe-delete-ignore-read-errors".to_owned();
+    authz::require(api, &call.caller, &access).await?;
+    namespaces::check_protected(call.kind, call.name())?;
+    check_system(call.kind, call.name())?;
+    let key = call.key();
+    let Err(ReadError::Sealed { modified, .. }) = api.store.get(&key).await else { return Ok(None) };
+    if !options.is_dry_run {
+        api.store.write(vec![Op::delete(key, modified)]).await?;
+        after_removal(api, call.kind, call.namespace(), call.name()).await?;
+    }
+    let metadata = json!({"name": call.name(), "namespace": call.namespace()});
+    let doc = json!({"kind": call.kind.kind, "apiVersion": call.kind.api_version(), "metadata": metadata});
+    Ok(Some(Deleted { doc, exists: false }))
 }
 
 /// How often a race against other writers is run again.

@@ -401,7 +401,7 @@ impl From<store::ReadError> for ApiError {
                 continue_token: None,
             },
             store::ReadError::Future { wanted, newest } => Self::FutureRevision { wanted, current: newest },
-            store::ReadError::Sealed(fault) => Self::Internal(fault.to_string()),
+            store::ReadError::Sealed { fault, .. } => Self::Internal(fault.to_string()),
             store::ReadError::Unavailable { detail } => Self::Unreachable { detail, during: None },
         }
     }

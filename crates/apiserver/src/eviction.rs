@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use objects::apimachinery::pkg::apis::meta::v1::LabelSelector as TypedSelector;
+use objects::kinds::asked::EVICTION;
 use objects::kinds::pod_disruption_budget;
 use objects::{FieldError, LabelSelector};
 use serde_json::{Map, Value, json};
@@ -51,6 +52,7 @@ fn parse(call: &Call, bytes: &Bytes) -> Result<Value, ApiError> {
         ApiError::BadRequest(format!("Eviction in version \"v1\" cannot be handled as a Eviction: {detail}"))
     };
     let eviction: Value = serde_json::from_slice(bytes).map_err(|error| cannot(error.to_string()))?;
+    EVICTION.ops.decode(&eviction).map_err(|error| cannot(error.to_string()))?;
     let (version, kind) = (object::text(&eviction, &["apiVersion"]), object::text(&eviction, &["kind"]));
     if !matches!(version, "" | "policy/v1" | "policy/v1beta1") || !matches!(kind, "" | "Eviction") {
         return Err(cannot(format!("no kind \"{kind}\" is registered for version \"{version}\"")));

@@ -118,7 +118,9 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
 
 /// Appends the object with its version.
 pub(crate) fn write_json(out: &mut Vec<u8>, value: &[u8], version: Revision) {
-    let at = version_at(value);
+    let Some(at) = version_at(value) else {
+        return out.extend_from_slice(decode(value, version).to_string().as_bytes());
+    };
     out.extend_from_slice(&value[..at]);
     out.extend_from_slice(version.to_string().as_bytes());
     out.extend_from_slice(&value[at..]);
@@ -127,9 +129,9 @@ pub(crate) fn write_json(out: &mut Vec<u8>, value: &[u8], version: Revision) {
 /// Appends the object as an item of a list: without kind and apiVersion
 /// (API-200).
 pub(crate) fn write_item(out: &mut Vec<u8>, value: &[u8], version: Revision) {
-    let start = value.windows(METADATA.len()).position(|window| window == METADATA).unwrap_or(1);
+    let start = place(value, METADATA).unwrap_or(1);
+    let Some(at) = version_at(value).filter(|at| *at > start) else { return write_json(out, value, version) };
     out.push(b'{');
-    let at = version_at(value).max(start);
     out.extend_from_slice(&value[start..at]);
     out.extend_from_slice(version.to_string().as_bytes());
     out.extend_from_slice(&value[at..]);
@@ -137,10 +139,31 @@ pub(crate) fn write_item(out: &mut Vec<u8>, value: &[u8], version: Revision) {
 
 const METADATA: &[u8] = br#""metadata":{"#;
 
+fn place(value: &[u8], text: &[u8]) -> Option<usize> {
+    value.windows(text.len()).position(|window| window == text)
+}
+
 /// Where the version goes. The search ends within the first few hundred bytes.
-fn version_at(value: &[u8]) -> usize {
-    let found = value.windows(VERSION.len()).position(|window| window == VERSION);
-    found.expect("every stored object was encoded here, with an empty version") + VERSION.len()
+/// None: not an object as it is encoded here, or there is one already.
+fn version_at(value: &[u8]) -> Option<usize> {
+    let at = place(value, VERSION)? + VERSION.len();
+    (value.get(at) == Some(&b'"')).then_some(at)
+}
+
+/// What is wrong with bytes that others may have put into the store: they must
+/// be an object as it is encoded here, or nobody can be shown it.
+pub(crate) fn problem(value: &[u8]) -> Option<String> {
+    const PROBE: Revision = Revision(u64::MAX);
+    if version_at(value).is_none() {
+        return Some("it is not an object as this server keeps them".to_owned());
+    }
+    let mut shown = Vec::with_capacity(value.len() + 20);
+    write_json(&mut shown, value, PROBE);
+    match serde_json::from_slice::<Value>(&shown) {
+        Err(error) => Some(error.to_string()),
+        Ok(doc) if text(&doc, &["metadata", "resourceVersion"]) == PROBE.to_string() => None,
+        Ok(_) => Some("it has no place for its version".to_owned()),
+    }
 }
 
 pub(crate) fn json(kind: &Kind, entry: &Entry) -> Bytes {
@@ -151,8 +174,10 @@ pub(crate) fn json(kind: &Kind, entry: &Entry) -> Bytes {
 
 /// The object as a document, with its version.
 pub(crate) fn decode(value: &[u8], version: Revision) -> Value {
-    let mut doc: Value = serde_json::from_slice(value).expect("the store holds what was encoded here");
-    doc["metadata"]["resourceVersion"] = json!(version.to_string());
+    // What others put into the store was looked at when it was read from there
+    // (see `Kept`). Should anything come here all the same, it shows nothing.
+    let mut doc: Value = serde_json::from_slice(value).unwrap_or_default();
+    metadata_mut(&mut doc).insert("resourceVersion".to_owned(), json!(version.to_string()));
     doc
 }
 
@@ -178,8 +203,7 @@ struct Facts {
 
 impl Facts {
     fn of(kind: &Kind, entry: &Entry) -> Self {
-        let value = seen(kind, &entry.value);
-        let doc: Value = serde_json::from_slice(&value).expect("the store holds what was encoded here");
+        let doc = decode(&seen(kind, &entry.value), entry.modified);
         let labels = doc["metadata"]["labels"].as_object();
         let labels = labels
             .into_iter()
@@ -306,6 +330,37 @@ mod tests {
         write_item(&mut out, &stored, Revision(42));
         assert!(out.starts_with(br#"{"metadata":{"name":"x","namespace":"default","resourceVersion":"42","#));
         assert_eq!(decode(&stored, Revision(42))["metadata"]["resourceVersion"], "42");
+    }
+
+    #[test]
+    fn what_others_stored_never_makes_us_panic() {
+        let good = encode(pods(), &json!({"metadata": {"name": "a{b", "annotations": {"a": "{"}}, "spec": {}}));
+        assert_eq!(problem(&good), None);
+        let deep = "[".repeat(200);
+        for value in [
+            "",
+            "k8s\0\n",
+            "[]",
+            "1",
+            "\"resourceVersion\":\"",
+            r#"{"metadata":[]}"#,
+            r#"{"metadata":{"name":"x"}}"#,
+            r#"{"metadata":{"name":"x","resourceVersion":"7"}}"#,
+            r#"{"metadata":{"name":"x"},"involvedObject":{"resourceVersion":""}}"#,
+            r#"{"involvedObject":{"resourceVersion":""},"metadata":{"name":"x","resourceVersion":""}}"#,
+            r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"x","resourceVersion":"#,
+            deep.as_str(),
+        ] {
+            assert!(problem(value.as_bytes()).is_some(), "{value}");
+            let mut out = Vec::new();
+            write_json(&mut out, value.as_bytes(), Revision(1));
+            write_item(&mut out, value.as_bytes(), Revision(1));
+            assert_eq!(decode(value.as_bytes(), Revision(1))["metadata"]["resourceVersion"], "1", "{value}");
+            for plural in ["pods", "events"] {
+                let kind = objects::kinds::ALL.iter().rfind(|kind| kind.plural == plural).unwrap();
+                seen(kind, value.as_bytes());
+            }
+        }
     }
 
     #[test]

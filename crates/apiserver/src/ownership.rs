@@ -131,6 +131,8 @@ impl Config {
         let now = api.timestamp();
         let mut doc = apply::apply(call.kind, live, &self.document, &endpoint.writer(&now), self.force)?;
         body::check_size(&doc)?;
+        // The merge knows shapes; what a time or a quantity is, only this.
+        call.kind.ops.decode(&doc).map_err(|error| body::cannot_handle(call.kind, &error.to_string()))?;
         let owners = object::metadata_mut(&mut doc).shift_remove("managedFields").unwrap_or_default();
         call.kind.ops.default(&mut doc);
         Ok((doc, owners))

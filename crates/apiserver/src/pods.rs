@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
+use objects::kinds::asked::BINDING;
+use objects::names::NameFormat;
 use objects::{FieldError, Kind, kinds};
 use serde_json::{Map, Value, json};
 use store::{Op, WriteError};
@@ -9,8 +11,8 @@ use store::{Op, WriteError};
 use crate::answer::{self, Answer, Body};
 use crate::api::{Api, Call};
 use crate::auth::Identity;
-use crate::body::WriteOptions;
-use crate::error::{ApiError, KindName, ResourceName};
+use crate::body::{self, WriteOptions};
+use crate::error::{ApiError, ResourceName};
 use crate::query::Query;
 use crate::target::ResourcePath;
 use crate::{admission, negotiate, object, write};
@@ -19,9 +21,9 @@ pub(crate) fn kind() -> &'static Kind {
     kinds::find("", "v1", "pods").expect("the kinds table has pods")
 }
 
-pub(crate) async fn bind(api: &Api, call: &Call, bytes: Bytes) -> Answer {
+pub(crate) async fn bind(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = WriteOptions::parse(&call.query, "CreateOptions")?;
-    let binding = parse(&call.headers, &bytes)?;
+    let binding = parse(&call.headers, &bytes, &options, &mut call.warnings)?;
     let given = object::name(&binding);
     if !given.is_empty() && given != call.name() {
         return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
@@ -40,33 +42,41 @@ pub(crate) async fn bind_by_collection(
     bytes: Bytes,
 ) -> Answer {
     let options = WriteOptions::parse(query, "CreateOptions")?;
-    let binding = parse(headers, &bytes)?;
+    let mut warnings = Vec::new();
+    let binding = parse(headers, &bytes, &options, &mut warnings)?;
     let name = object::name(&binding).to_owned();
     // API-108: pods are in namespaces.
     let namespace = path.namespace.as_deref().ok_or(ApiError::NoSuchResource)?;
     admission::judge_binding(caller, &name)?;
-    assign(api, Some(namespace), &name, &binding, &options).await
+    let mut response = assign(api, Some(namespace), &name, &binding, &options).await?;
+    answer::add_warnings(response.headers_mut(), &warnings);
+    Ok(response)
 }
 
-fn parse(headers: &HeaderMap, bytes: &Bytes) -> Result<Value, ApiError> {
+/// What it carries becomes part of the pod, so it has the types it must have.
+fn parse(
+    headers: &HeaderMap,
+    bytes: &Bytes,
+    options: &WriteOptions,
+    warnings: &mut Vec<String>,
+) -> Result<Value, ApiError> {
     negotiate::require_json(headers)?;
-    let binding: Value = serde_json::from_slice(bytes).map_err(|error| {
-        ApiError::BadRequest(format!("Binding in version \"v1\" cannot be handled as a Binding: {error}"))
-    })?;
+    let mut binding = body::object(&BINDING, bytes, options, warnings)?;
+    BINDING.ops.default(&mut binding);
     let target = &binding["target"];
     let kind = object::text(target, &["kind"]);
     let mut errors = Vec::new();
     if !matches!(kind, "" | "Node") {
         errors.push(FieldError::not_supported("target.kind", kind, &["Node", "<empty>"]));
     }
-    if object::text(target, &["name"]).is_empty() {
-        errors.push(FieldError::required("target.name", ""));
+    match object::text(target, &["name"]) {
+        "" => errors.push(FieldError::required("target.name", "")),
+        name => {
+            let problems = NameFormat::Subdomain.check(name, false).into_iter();
+            errors.extend(problems.map(|problem| FieldError::invalid("target.name", name, problem)));
+        }
     }
-    if errors.is_empty() {
-        return Ok(binding);
-    }
-    let kind = KindName { group: String::new(), kind: "Binding".to_owned() };
-    Err(ApiError::Invalid { kind, name: object::name(&binding).to_owned(), errors })
+    if errors.is_empty() { Ok(binding) } else { Err(ApiError::invalid(&BINDING, object::name(&binding), errors)) }
 }
 
 async fn assign(

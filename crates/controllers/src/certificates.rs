@@ -18,6 +18,7 @@ pub const NODE_SERVING: &str = "kubernetes.io/kubelet-serving";
 pub const LIFE_SECONDS_MAX: i64 = 365 * 24 * 3600;
 
 const NODES: &str = "system:nodes";
+const MASTERS: &str = "system:masters";
 const NODE_PREFIX: &str = "system:node:";
 
 /// What a request asks for, read from its PKCS#10.
@@ -168,8 +169,11 @@ fn check_serving(asked: &Asked, usages: &[String]) -> Result<(), String> {
     check_usages(usages, "server auth")
 }
 
-/// Approved by a person, for anyone but the masters, which the API server sees to.
-fn check_any_client(_asked: &Asked, usages: &[String]) -> Result<(), String> {
+/// Approved by a person, for anyone but the masters.
+fn check_any_client(asked: &Asked, usages: &[String]) -> Result<(), String> {
+    if asked.organizations.iter().any(|group| group == MASTERS) {
+        return Err(format!("use of {CLIENT} signer with {MASTERS} group is not allowed"));
+    }
     let fine = ["digital signature", "key encipherment", "client auth"];
     let is_client = usages.iter().any(|usage| usage == "client auth");
     let is_fine = usages.iter().all(|usage| fine.contains(&usage.as_str()));
@@ -235,6 +239,9 @@ mod tests {
             fails("usages did not match [digital signature key encipherment server auth]")
         );
         assert_eq!(signs(CLIENT, &["client auth"], &Asked::default()), sign(&["client auth"]));
+        let master = Asked { organizations: vec!["dev".into(), MASTERS.into()], ..Asked::default() };
+        let refused = "use of kubernetes.io/kube-apiserver-client signer with system:masters group is not allowed";
+        assert_eq!(signs(CLIENT, &["client auth"], &master), fails(refused));
         assert_eq!(signs("example.com/s", &USAGES, &node()), None);
         for done in ["Denied", "Failed"] {
             let status =

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use apiserver::Kept;
 use rustls::RootCertStore;
 use store::{Embedded, Etcd, EtcdOptions, Options, Store};
 
@@ -12,7 +13,7 @@ use crate::{encryption, pki};
 
 pub(crate) async fn open(args: &ControlArgs, places: &Places) -> Result<Arc<dyn Store>> {
     let (etcd, dir) = (&args.etcd, places.store());
-    let seal = encryption::open(args, places)?;
+    let seal = Arc::new(Kept(encryption::open(args, places)?));
     if etcd.servers.is_empty() {
         make_private_dir(&dir)?;
         let mut options = Options { seal, ..Options::default() };

@@ -1,14 +1,15 @@
 //! Signs requests for certificates with the cluster's authority. Who gets one
 //! is decided elsewhere; here is made sure that it is no more than was decided:
-//! never an authority, and for these uses and this long only.
+//! for whom the request was read as, never an authority or a master, and for
+//! these uses and this long only.
 
 use std::fmt;
 use std::time::Duration;
 
 use ambient::Clock;
+use apiserver::{CertificateRequest, Subject};
 use rcgen::{
-    CertificateSigningRequestParams, DnType, DnValue, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
-    SanType,
+    CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use reconciler::Asked;
 
@@ -28,13 +29,12 @@ impl fmt::Debug for Signer {
 
 impl reconciler::Signer for Signer {
     fn read(&self, request: &[u8]) -> Option<Asked> {
-        let params = parse(request)?.params;
-        let name = |kind: &DnType| params.distinguished_name.get(kind).map(text).unwrap_or_default();
-        let count = |is: fn(&SanType) -> bool| params.subject_alt_names.iter().filter(|name| is(name)).count();
-        let organizations = params.distinguished_name.iter().filter(|(kind, _)| **kind == DnType::OrganizationName);
+        let (Subject { common_name, organizations }, request) = parse(request).ok()?;
+        let names = request.params.subject_alt_names;
+        let count = |is: fn(&SanType) -> bool| names.iter().filter(|name| is(name)).count();
         Some(Asked {
-            common_name: name(&DnType::CommonName),
-            organizations: organizations.map(|(_, value)| text(value)).collect(),
+            common_name,
+            organizations,
             dns: count(|name| matches!(name, SanType::DnsName(_))),
             ips: count(|name| matches!(name, SanType::IpAddress(_))),
             emails: count(|name| matches!(name, SanType::Rfc822Name(_))),
@@ -43,7 +43,10 @@ impl reconciler::Signer for Signer {
     }
 
     fn sign(&self, request: &[u8], usages: &[String], seconds: i64) -> Result<String, String> {
-        let mut request = parse(request).ok_or("the request can not be read")?;
+        let (asked, mut request) = parse(request)?;
+        if asked.organizations.iter().any(|group| group == MASTERS) {
+            return Err(format!("nobody becomes one of {MASTERS} by a request"));
+        }
         let params = &mut request.params;
         params.is_ca = IsCa::NoCa;
         params.use_authority_key_identifier_extension = true;
@@ -53,22 +56,23 @@ impl reconciler::Signer for Signer {
         let start = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now);
         params.not_before = start - BACKDATED;
         params.not_after = start + Duration::from_secs(life);
-        request.signed_by(&self.issuer).map(|certificate| certificate.pem()).map_err(|error| error.to_string())
+        let certificate = request.signed_by(&self.issuer).map_err(|error| error.to_string())?;
+        // Who reads a certificate must find whom the request was judged for.
+        if Subject::of_certificate(certificate.der())? != asked {
+            return Err("the subject can not be signed as it was asked for".to_owned());
+        }
+        Ok(certificate.pem())
     }
 }
 
-fn parse(request: &[u8]) -> Option<CertificateSigningRequestParams> {
-    CertificateSigningRequestParams::from_pem(std::str::from_utf8(request).ok()?).ok()
-}
+/// Who may do everything, and is asked nothing.
+const MASTERS: &str = "system:masters";
 
-fn text(value: &DnValue) -> String {
-    match value {
-        DnValue::Utf8String(text) => text.clone(),
-        DnValue::PrintableString(text) => text.as_str().to_owned(),
-        DnValue::Ia5String(text) => text.as_str().to_owned(),
-        // Nobody we sign for is written like that.
-        _ => String::new(),
-    }
+/// The request as the API server reads it, and the same bytes as they are signed.
+fn parse(request: &[u8]) -> Result<(Subject, CertificateSigningRequestParams), String> {
+    let CertificateRequest { der, subject } = CertificateRequest::read(request)?;
+    let params = CertificateSigningRequestParams::from_der(&der.into()).map_err(|error| error.to_string())?;
+    Ok((subject, params))
 }
 
 /// What the words of Kubernetes are in a certificate. Others are not signed
@@ -96,7 +100,7 @@ mod tests {
     use objects::api::certificates::v1::CertificateSigningRequest as Request;
     use objects::api::core::v1::{ConfigMap, ResourceQuota, ResourceQuotaSpec};
     use objects::apimachinery::pkg::api::resource::Quantity;
-    use rcgen::{BasicConstraints, CertificateParams, DistinguishedName};
+    use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType};
     use reconciler::Signer as _;
     use rustls_pki_types::CertificateDer;
     use rustls_pki_types::pem::PemObject as _;
@@ -258,6 +262,18 @@ mod tests {
         let has = |bytes: &[u8]| der.windows(bytes.len()).any(|window| window == bytes);
         assert!(!has(&[0x30, 0x03, 0x01, 0x01, 0xff]), "cA is true: an authority was signed");
         assert!(has(&[0x03, 0x02, 0x07, 0x80]), "keyUsage is digitalSignature alone");
+        for (name, group) in [("jane", "system:masters"), ("root", "dev")] {
+            let mut params = CertificateParams::default();
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params.distinguished_name.push(DnType::OrganizationName, group);
+            let other = params.serialize_request(&KeyPair::generate().unwrap()).unwrap().pem().unwrap();
+            assert_eq!(signer.sign(other.as_bytes(), &usages, 600).is_ok(), group != "system:masters");
+            for both in [format!(" {other}{request}"), format!("{request}{other}")] {
+                assert!(signer.read(both.as_bytes()).is_none());
+                assert!(signer.sign(both.as_bytes(), &usages, 600).is_err());
+            }
+        }
         assert!(signer.read(b"nonsense").is_none());
         assert!(signer.sign(b"nonsense", &usages, 600).is_err());
     }

@@ -96,7 +96,10 @@ async fn settle(client: &Client, signer: &dyn Signer, request: &Request) -> Resu
                 doc["status"]["certificate"] = json!(objects::ByteString(certificate.into_bytes()));
                 write(client, request, "status", doc).await
             }
-            Err(message) => Err(ApiError::Unreachable { message }),
+            // Trying again would not help.
+            Err(message) => {
+                write(client, request, "status", with_condition(request, "Failed", FAILED_REASON, &message)).await
+            }
         },
         Some(Step::Fail { message }) => {
             write(client, request, "status", with_condition(request, "Failed", FAILED_REASON, &message)).await

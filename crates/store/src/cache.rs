@@ -146,10 +146,10 @@ impl Cache {
 
     /// The same for readers.
     pub(crate) fn read(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
-        let entry = self.get(key);
-        match entry.as_ref().and_then(|entry| entry.fault()) {
-            Some(fault) => Err(fault.clone().into()),
-            None => Ok(entry),
+        let Some(entry) = self.get(key) else { return Ok(None) };
+        match entry.fault() {
+            Some(fault) => Err(ReadError::Sealed { fault: fault.clone(), modified: entry.modified }),
+            None => Ok(Some(entry)),
         }
     }
 

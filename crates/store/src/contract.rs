@@ -175,8 +175,12 @@ pub enum ReadError {
     #[error("revision {wanted} is in the future, the newest is {newest}")]
     Future { wanted: Revision, newest: Revision },
     /// The entry is there and can not be read; others can.
-    #[error(transparent)]
-    Sealed(#[from] SealError),
+    #[error("{fault}")]
+    Sealed {
+        fault: SealError,
+        /// By which it can be removed.
+        modified: Revision,
+    },
     #[error("store is unavailable: {detail}")]
     Unavailable { detail: String },
 }

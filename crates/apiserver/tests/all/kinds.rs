@@ -115,6 +115,13 @@ async fn api_358_api_743_api_767_a_request_for_a_certificate_is_its_senders() {
     let (code, refused) = jane.post(REQUESTS, &request("x", "example.com/s", "no")).await;
     assert_eq!(code, 422);
     assert!(refused["message"].as_str().unwrap().ends_with("PEM block type must be CERTIFICATE REQUEST"), "{refused}");
+    // Shown and checked as one, signed as the other.
+    for both in
+        [format!(" {}{}", pem("system:masters"), pem("dev")), format!("{}{}", pem("dev"), pem("system:masters"))]
+    {
+        let (code, refused) = jane.post(REQUESTS, &request("x", "kubernetes.io/kube-apiserver-client", &both)).await;
+        assert_eq!(code, 422, "{refused}");
+    }
     let mut forged = pem("dev").into_bytes();
     let within_the_signature = forged.len() - "-----END CERTIFICATE REQUEST-----\n".len() - 12;
     forged[within_the_signature] = if forged[within_the_signature] == b'A' { b'B' } else { b'A' };

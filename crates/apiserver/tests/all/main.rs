@@ -28,6 +28,7 @@ mod pki;
 mod priorities;
 mod raw;
 mod rbac;
+mod readable;
 mod reads;
 mod relaying;
 mod reviews;

@@ -103,7 +103,7 @@ async fn a_start_writes_the_file_anew_until_nothing_old_is_left_in_it() {
 /// Reads and watches of a store with one entry that can not be opened.
 async fn check_unreadable(store: &dyn Store, after: Revision) {
     let error = store.get("/s/bad").await.unwrap_err();
-    assert!(matches!(&error, ReadError::Sealed(_)), "{error}");
+    assert!(matches!(&error, ReadError::Sealed { .. }), "{error}");
     assert_eq!(error.to_string(), "unable to transform key \"/s/bad\": no matching prefix found");
     let listing = store.list(ListRequest::all("/s/")).await.unwrap();
     assert_eq!(listing.entries.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["/s/good"]);
