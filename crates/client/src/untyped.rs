@@ -85,7 +85,9 @@ impl Untyped<'_> {
     /// What all objects have, of each in the namespace.
     pub async fn list_owned(&self, namespace: &str) -> Result<Vec<Owned>, ApiError> {
         let feed = Feed { path: self.path(namespace), is_metadata: true };
-        Ok(self.client.fetch(&feed, &Scope::everywhere()).await?.items)
+        let (page, unreadable) = self.client.fetch(&feed, &Scope::everywhere()).await?;
+        unreadable.iter().for_each(|object| object.tell(&feed.path));
+        Ok(page.items)
     }
 
     pub async fn get(&self, namespace: &str, name: &str) -> Result<Owned, ApiError> {
