@@ -2,7 +2,6 @@
 //! authorize, read the body, wait for a turn, handle, answer.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,11 +23,12 @@ use crate::audit::{self, Arrival, Trail};
 use crate::auth::{self, Identity};
 use crate::authz::{self, Access, Authorizer};
 use crate::error::{ApiError, ResourceName};
-use crate::flow::{Flow, Seat};
+use crate::flow::{self, Class, Flow, Seat};
 use crate::intake::{Held, Intake};
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
+use crate::origin::{Origin, passed};
 use crate::query::Query;
 use crate::relay::Relay;
 use crate::roll::Sending;
@@ -38,7 +38,7 @@ use crate::tokens::Tokens;
 use crate::workers::{self, LARGE_BYTES, Workers};
 use crate::{
     Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, messages,
-    pods, proxy, read, reviews, scale, stream, write,
+    pods, proxy, read, reviews, scale, stream, target, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -78,47 +78,6 @@ pub(crate) struct Api {
     /// Set when everything that every cluster has is there.
     pub(crate) installed: OnceLock<()>,
 }
-
-/// Where a request comes from.
-#[derive(Clone, Default)]
-pub(crate) struct Origin {
-    /// None: a caller without a certificate.
-    pub(crate) identity: Option<Arc<Identity>>,
-    /// None: the identity is for ever.
-    pub(crate) expires: Option<Timestamp>,
-    /// None: from within the process.
-    pub(crate) address: Option<IpAddr>,
-    /// None likewise.
-    pub(crate) connection: Option<listener::Connection>,
-}
-
-impl Origin {
-    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
-        self.expires.is_some_and(|expires| expires < now)
-    }
-
-    /// No more is taken from there.
-    pub(crate) fn end(&self) {
-        if let Some(connection) = &self.connection {
-            connection.end();
-        }
-    }
-}
-
-/// Waits until a moment of the wall clock has passed.
-async fn passed(clock: Clock, moment: Timestamp) {
-    loop {
-        let left = moment.duration_since(clock.now().wall);
-        if left.is_negative() {
-            return;
-        }
-        // Wall clocks are set now and then.
-        tokio::time::sleep(left.unsigned_abs().clamp(CLOCK_STEP_MIN, CLOCK_STEP_MAX)).await;
-    }
-}
-
-const CLOCK_STEP_MIN: Duration = Duration::from_millis(10);
-const CLOCK_STEP_MAX: Duration = Duration::from_secs(60);
 
 /// One request to a served kind.
 pub(crate) struct Call {
@@ -163,6 +122,8 @@ struct Exchange {
     /// Held until the answer is ready.
     held: Option<Held>,
     seat: Option<Seat>,
+    /// None: it takes no turn.
+    class: Option<Class>,
 }
 
 /// A request that may be worked on.
@@ -210,6 +171,7 @@ impl Exchange {
             expires: from.expires,
             held: None,
             seat: None,
+            class: None,
         }
     }
 }
@@ -277,16 +239,19 @@ impl Api {
         }
         let caller = seen_as.unwrap_or(caller);
         let Target::Resource(path) = target else {
-            authz::require(self, &caller, &Access::of_path(&parts.method, &url_path)).await?;
+            let access = Access::of_path(&parts.method, &url_path);
+            authz::require(self, &caller, &access).await?;
+            self.wait_turn(&caller, &access, 1, exchange).await?;
             return Ok(Admitted::Plain(Box::new((parts, query))));
         };
         let verb = Verb::of(&parts.method, &path, &query).ok_or(ApiError::MethodNotAllowed)?;
-        authz::require(self, &caller, &Access::of(verb, &path, &query)).await?;
+        let access = Access::of(verb, &path, &query);
+        authz::require(self, &caller, &access).await?;
         if connect::opens(&path, &parts.headers) {
             // API-623: whoever may only read must not get into containers.
             authz::require(self, &caller, &Access::of(Verb::Create, &path, &query)).await?;
         }
-        check_segments(&path)?;
+        target::check_segments(&path)?;
         let is_long = is_long(verb, &path, &query);
         let body = match is_long {
             _ if is_passed_on(&path) => Payload::Passed(body),
@@ -299,9 +264,21 @@ impl Api {
             }
         };
         if !is_long {
-            exchange.seat = self.flow.enter(&caller, verb).await?;
+            self.wait_turn(&caller, &access, flow::width(body.len()), exchange).await?;
         }
         Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long })))
+    }
+
+    async fn wait_turn(
+        &self,
+        caller: &Identity,
+        access: &Access,
+        width: usize,
+        exchange: &mut Exchange,
+    ) -> Result<(), ApiError> {
+        let class = exchange.class.insert(self.flow.classify(self, caller, access).await?);
+        exchange.seat = self.flow.enter(caller, class, width).await?;
+        Ok(())
     }
 
     /// A write runs to its end and is told of whether its caller still waits
@@ -363,6 +340,9 @@ impl Api {
         let mut response = answer.unwrap_or_else(|error| answer::refusal(&error));
         self.metrics.count(&exchange.method, response.status());
         add_headers(response.headers_mut(), exchange.audit_id.take());
+        if let Some(class) = &exchange.class {
+            class.add_headers(response.headers_mut());
+        }
         let is_whole = response.headers_mut().remove(STREAMING).is_none();
         if let (true, Some(trail)) = (is_whole, &mut exchange.trail) {
             response = trail.look(response, &self.wire).await;
@@ -400,7 +380,9 @@ impl Api {
             "" => Ok(discovery::root()),
             "metrics" => {
                 let audit = self.config.audit.as_ref().map(|audit| audit.metrics());
-                Ok(answer::text(StatusCode::OK, self.metrics.render(self.store.size()) + &audit.unwrap_or_default()))
+                let mut text = self.metrics.render(self.store.size()) + &audit.unwrap_or_default();
+                self.flow.render(&mut text);
+                Ok(answer::text(StatusCode::OK, text))
             }
             path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
                 discovery::answer(path, &parts.headers, &self.config)
@@ -595,22 +577,6 @@ fn is_long(verb: Verb, path: &ResourcePath, query: &Query) -> bool {
 
 fn is_passed_on(path: &ResourcePath) -> bool {
     path.subresource.as_deref() == Some("proxy")
-}
-
-/// API-163: what comes from the URL becomes part of a storage key.
-fn check_segments(path: &ResourcePath) -> Result<(), ApiError> {
-    for (what, value) in [("Name", &path.name), ("Namespace", &path.namespace)] {
-        let problem = match value.as_deref() {
-            Some(".") => "may not be '.'",
-            Some("..") => "may not be '..'",
-            Some(text) if text.contains('/') => "may not contain '/'",
-            Some(text) if text.contains('%') => "may not contain '%'",
-            _ => continue,
-        };
-        let value = value.as_deref().unwrap_or_default();
-        return Err(ApiError::BadRequest(format!("{what} parameter invalid: \"{value}\": {problem}")));
-    }
-    Ok(())
 }
 
 /// `P/<resource>` of a namespaced kind lists all namespaces (API-108).

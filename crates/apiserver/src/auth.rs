@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::accounts;
-use crate::api::{Api, Origin};
+use crate::api::Api;
 use crate::error::ApiError;
+use crate::origin::Origin;
 
 /// An authenticated caller.
 #[derive(Debug, Clone, PartialEq, Eq)]

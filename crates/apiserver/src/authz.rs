@@ -20,6 +20,7 @@ use objects::FieldSelector;
 pub(crate) use aggregate::after_write;
 pub(crate) use defaults::ensure;
 pub(crate) use escalation::{check_create, check_update};
+pub(crate) use follow::{Follower, Index};
 pub(crate) use rbac::Rule;
 
 use crate::api::Api;
@@ -27,7 +28,6 @@ use crate::auth::Identity;
 use crate::error::{ApiError, ResourceName};
 use crate::query::Query;
 use crate::target::{ResourcePath, Verb};
-use follow::Follower;
 use graph::Graph;
 use rbac::Policy;
 
@@ -185,7 +185,7 @@ fn refusal(who: &Identity, access: &Access, why: &str) -> ApiError {
 
 impl Resource {
     /// As rules name it: `pods`, `pods/log`.
-    fn combined(&self) -> String {
+    pub(crate) fn combined(&self) -> String {
         match self.subresource.as_str() {
             "" => self.resource.clone(),
             subresource => format!("{}/{subresource}", self.resource),

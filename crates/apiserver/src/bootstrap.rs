@@ -1,6 +1,6 @@
 //! What must exist before the first request: the initial namespaces, a
 //! `default` service account in each (API-195, API-708), the roles, the
-//! priorities of the system (API-711), the Service by which pods find this
+//! priorities of the system (API-711), whose requests come first (API-065), the Service by which pods find this
 //! server, and what servers beside it may believe (API-700).
 
 use std::net::SocketAddrV4;
@@ -12,7 +12,7 @@ use store::{Op, WriteError};
 
 use crate::api::Api;
 use crate::error::ApiError;
-use crate::{Trust, authz, create, namespaces, object};
+use crate::{Trust, authz, create, flow, namespaces, object};
 
 pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
     let accounts = kinds::find("", "v1", "serviceaccounts");
@@ -23,6 +23,11 @@ pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
         }
     }
     authz::ensure(api).await?;
+    for (kind, doc) in flow::defaults::objects() {
+        if api.store.get(&object::key(kind, None, object::name(&doc))).await?.is_none() {
+            create(api, kind, None, doc).await?;
+        }
+    }
     for (name, value) in priority_class::SYSTEM {
         let kind = &priority_class::KIND;
         let doc = json!({

@@ -1,202 +1,235 @@
-//! Flow control (API-006, API-116): how many requests are worked on at a time,
-//! and whose turn it is. When all places are taken, callers wait in a line of
-//! their own and the lines take turns, so that nobody's storm starves others.
+//! Flow control (API-006, API-065, API-116): how many requests are worked on at
+//! a time, and whose turn it is, as the stored FlowSchemas and
+//! PriorityLevelConfigurations say. Nobody's storm starves others: levels keep
+//! seats of their own, and within a level the flows take turns.
+//!
+//! Read next: `schemas` (which level a request belongs to), `levels` (who is
+//! next); both decide purely.
 
-use std::collections::{HashMap, VecDeque};
+pub(crate) mod defaults;
+mod levels;
+mod schemas;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::sync::oneshot;
 
+use crate::api::Api;
 use crate::auth::Identity;
+use crate::authz::{Access, Follower};
 use crate::error::ApiError;
-use crate::target::Verb;
+use levels::{Levels, Refusal, SEATS_TOTAL};
+use schemas::Schemas;
 
-/// Upstream's `--max-requests-inflight` and `--max-mutating-requests-inflight`.
-const READING_MAX: usize = 400;
-const WRITING_MAX: usize = 200;
-/// More of one caller are turned away at once.
-const LINE_MAX: usize = 200;
+pub(crate) use schemas::Schema;
+
 /// A quarter of what a request may take.
 const WAIT_MAX: Duration = Duration::from_secs(15);
+/// A body of so many bytes more takes a seat more, up to upstream's limit.
+const BYTES_PER_SEAT: usize = 256 << 10;
+const WIDTH_MAX: usize = 10;
 
-/// Who reads does not wait for who writes.
-pub(crate) struct Flow {
-    reading: Arc<Lane>,
-    writing: Arc<Lane>,
+/// How many seats a request with such a body takes.
+pub(crate) fn width(body_bytes: usize) -> usize {
+    WIDTH_MAX.min(1 + body_bytes / BYTES_PER_SEAT)
 }
 
-impl Default for Flow {
-    fn default() -> Self {
-        Self { reading: Lane::new(READING_MAX), writing: Lane::new(WRITING_MAX) }
+#[derive(Default)]
+pub(crate) struct Flow {
+    schemas: Follower<Schemas>,
+    floor: Arc<Floor>,
+}
+
+/// Where everyone sits and waits.
+#[derive(Default)]
+struct Floor(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// Of the schemas that the levels were made from.
+    version: u64,
+    levels: Levels<oneshot::Sender<Seat>>,
+    /// By level and schema.
+    counts: BTreeMap<(Arc<str>, Arc<str>), Counts>,
+}
+
+#[derive(Default)]
+struct Counts {
+    dispatched: u64,
+    waiting: u64,
+    rejected: BTreeMap<Refusal, u64>,
+}
+
+/// The right to work on one request; dropping it passes it on.
+pub(crate) struct Seat(Option<Held>);
+
+struct Held {
+    floor: Arc<Floor>,
+    level: Arc<str>,
+    width: usize,
+}
+
+/// What a request was taken for.
+pub(crate) struct Class {
+    schema: Arc<Schema>,
+    flow: String,
+}
+
+impl Class {
+    /// As upstream tells clients.
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
+        for (name, uid) in [
+            ("x-kubernetes-pf-flowschema-uid", &self.schema.uid),
+            ("x-kubernetes-pf-prioritylevel-uid", &self.schema.level_uid),
+        ] {
+            if let Some(uid) = uid {
+                headers.insert(name, uid.clone());
+            }
+        }
     }
 }
 
 impl Flow {
+    pub(crate) async fn classify(&self, api: &Api, who: &Identity, access: &Access) -> Result<Class, ApiError> {
+        let known = self.floor.state().version;
+        let (schema, news) = self.schemas.read(api, |schemas| schemas.classify(who, access, known)).await?;
+        if let Some((version, configs)) = news {
+            let mut state = self.floor.state();
+            state.version = version;
+            state.levels.configure(&configs, SEATS_TOTAL);
+        }
+        let flow = schema.flow(who, access);
+        Ok(Class { schema, flow })
+    }
+
     /// Waits for the caller's turn. Administrators never wait, or nobody could
     /// look after an overloaded server.
-    pub(crate) async fn enter(&self, caller: &Identity, verb: Verb) -> Result<Option<Seat>, ApiError> {
-        if caller.is_master() {
+    pub(crate) async fn enter(&self, who: &Identity, class: &Class, width: usize) -> Result<Option<Seat>, ApiError> {
+        let schema = &class.schema;
+        if schema.is_exempt || who.is_master() {
+            self.floor.state().counts(schema).dispatched += 1;
             return Ok(None);
         }
-        let lane = if verb.is_reading() { &self.reading } else { &self.writing };
-        lane.enter(&caller.user).await.map(Some)
+        let turn = {
+            let mut state = self.floor.state();
+            if let Some(width) = state.levels.take(&schema.level, width) {
+                state.counts(schema).dispatched += 1;
+                return Ok(Some(Seat(Some(self.floor.held(&schema.level, width)))));
+            }
+            let (sender, turn) = oneshot::channel();
+            let flow = (Arc::clone(&schema.name), class.flow.clone());
+            let asked = state.levels.wait((&schema.level, flow), width, sender, oneshot::Sender::is_closed);
+            if let Err(refusal) = asked {
+                return Err(state.reject(schema, refusal));
+            }
+            turn
+        };
+        let _waiting = Waiting::new(&self.floor, schema);
+        match tokio::time::timeout(WAIT_MAX, turn).await {
+            Ok(Ok(seat)) => {
+                self.floor.state().counts(schema).dispatched += 1;
+                Ok(Some(seat))
+            }
+            _ => Err(self.floor.state().reject(schema, Refusal::TimeOut)),
+        }
+    }
+
+    /// In Prometheus text, by upstream's names.
+    pub(crate) fn render(&self, text: &mut String) {
+        let state = self.floor.state();
+        let mut metric = |name: &str, kind: &str, help: &str, lines: &mut dyn FnMut(&mut String, &str)| {
+            let _ = writeln!(
+                text,
+                "# HELP apiserver_flowcontrol_{name} {help}\n# TYPE apiserver_flowcontrol_{name} {kind}"
+            );
+            lines(text, name);
+        };
+        let labels = |level: &str, schema: &str| format!("flow_schema=\"{schema}\",priority_level=\"{level}\"");
+        let help = "Number of requests currently pending in queues";
+        metric("current_inqueue_requests", "gauge", help, &mut |text, name| {
+            for ((level, schema), counts) in &state.counts {
+                let (labels, count) = (labels(level, schema), counts.waiting);
+                let _ = writeln!(text, "apiserver_flowcontrol_{name}{{{labels}}} {count}");
+            }
+        });
+        let help = "Number of requests executed";
+        metric("dispatched_requests_total", "counter", help, &mut |text, name| {
+            for ((level, schema), counts) in &state.counts {
+                let (labels, count) = (labels(level, schema), counts.dispatched);
+                let _ = writeln!(text, "apiserver_flowcontrol_{name}{{{labels}}} {count}");
+            }
+        });
+        let help = "Number of requests rejected";
+        metric("rejected_requests_total", "counter", help, &mut |text, name| {
+            for ((level, schema), counts) in &state.counts {
+                for (reason, count) in &counts.rejected {
+                    let (labels, reason) = (labels(level, schema), reason.as_str());
+                    let _ = writeln!(text, "apiserver_flowcontrol_{name}{{{labels},reason=\"{reason}\"}} {count}");
+                }
+            }
+        });
     }
 }
 
-struct Lane(Mutex<Lines>);
-
-/// Who waits. Without someone waiting `turns` is empty.
-struct Lines {
-    free: usize,
-    /// Each caller with a line once.
-    turns: VecDeque<Arc<str>>,
-    lines: HashMap<Arc<str>, VecDeque<oneshot::Sender<Seat>>>,
-}
-
-/// The right to work on one request; dropping it passes it on.
-pub(crate) struct Seat(Option<Arc<Lane>>);
-
-impl Lane {
-    fn new(free: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Lines { free, turns: VecDeque::new(), lines: HashMap::new() })))
+impl State {
+    fn counts(&mut self, schema: &Schema) -> &mut Counts {
+        self.counts.entry((Arc::clone(&schema.level), Arc::clone(&schema.name))).or_default()
     }
 
-    fn lines(&self) -> MutexGuard<'_, Lines> {
+    fn reject(&mut self, schema: &Schema, refusal: Refusal) -> ApiError {
+        *self.counts(schema).rejected.entry(refusal).or_default() += 1;
+        ApiError::Overloaded
+    }
+}
+
+impl Floor {
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().expect("nobody panics while queueing")
     }
 
-    async fn enter(self: &Arc<Self>, user: &str) -> Result<Seat, ApiError> {
-        let place = {
-            let mut lines = self.lines();
-            if lines.free > 0 {
-                lines.free -= 1;
-                return Ok(Seat(Some(Arc::clone(self))));
-            }
-            lines.queue(user).ok_or(ApiError::Overloaded)?
-        };
-        let waited = tokio::time::timeout(WAIT_MAX, place).await;
-        waited.ok().and_then(Result::ok).ok_or(ApiError::Overloaded)
+    fn held(self: &Arc<Self>, level: &Arc<str>, width: usize) -> Held {
+        Held { floor: Arc::clone(self), level: Arc::clone(level), width }
     }
 
-    fn pass_on(self: Arc<Self>) {
+    /// Whoever may sit down now does.
+    fn seat_waiting(self: &Arc<Self>) {
         loop {
-            let next = self.lines().next();
-            let Some(next) = next else { return };
-            match next.send(Seat(Some(Arc::clone(&self)))) {
-                Ok(()) => return,
-                // Whoever waited has left; the seat is still ours.
-                Err(mut seat) => drop(seat.0.take()),
+            let next = self.state().levels.next();
+            let Some((level, width, who)) = next else { return };
+            if let Err(mut seat) = who.send(Seat(Some(self.held(&level, width)))) {
+                // Whoever waited has left: free again, and the next one's.
+                drop(seat.0.take());
+                self.state().levels.give_back(&level, width);
             }
         }
-    }
-}
-
-impl Lines {
-    /// None if the caller's line is full.
-    fn queue(&mut self, user: &str) -> Option<oneshot::Receiver<Seat>> {
-        let (sender, receiver) = oneshot::channel();
-        if let Some(line) = self.lines.get_mut(user) {
-            line.retain(|waiting| !waiting.is_closed());
-            if line.len() >= LINE_MAX {
-                return None;
-            }
-            line.push_back(sender);
-        } else {
-            let user: Arc<str> = user.into();
-            self.turns.push_back(Arc::clone(&user));
-            self.lines.insert(user, VecDeque::from([sender]));
-        }
-        Some(receiver)
-    }
-
-    /// The first of the line whose turn it is; if there is none, a place is free.
-    fn next(&mut self) -> Option<oneshot::Sender<Seat>> {
-        let Some(user) = self.turns.pop_front() else {
-            self.free += 1;
-            return None;
-        };
-        let line = self.lines.get_mut(&user).expect("who has a turn has a line");
-        let next = line.pop_front();
-        if line.is_empty() {
-            self.lines.remove(&user);
-        } else {
-            self.turns.push_back(user);
-        }
-        next
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        if let Some(lane) = self.0.take() {
-            lane.pass_on();
+        if let Some(Held { floor, level, width }) = self.0.take() {
+            floor.state().levels.give_back(&level, width);
+            floor.seat_waiting();
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt as _;
+/// Counts somebody who waits, however that ends.
+struct Waiting<'a>(&'a Floor, &'a Schema);
 
-    use super::*;
-
-    #[tokio::test]
-    async fn api_006_lines_take_turns_whatever_their_length() {
-        let lane = Lane::new(1);
-        let seat = lane.enter("first").await.unwrap_or_else(|error| panic!("{error}"));
-        let mut order = Vec::new();
-        let mut waiting = Vec::new();
-        for user in ["storm", "storm", "storm", "quiet"] {
-            let mut turn = Box::pin(lane.enter(user));
-            assert!(turn.as_mut().now_or_never().is_none());
-            waiting.push((user, turn));
-        }
-        drop(seat);
-        while !waiting.is_empty() {
-            let ready = waiting.iter_mut().position(|(_, turn)| turn.as_mut().now_or_never().is_some());
-            order.push(waiting.remove(ready.expect("the seat was passed on")).0);
-        }
-        assert_eq!(order, ["storm", "quiet", "storm", "storm"]);
-        assert_eq!(lane.lines().free, 1);
+impl<'a> Waiting<'a> {
+    fn new(floor: &'a Floor, schema: &'a Schema) -> Self {
+        floor.state().counts(schema).waiting += 1;
+        Self(floor, schema)
     }
+}
 
-    #[tokio::test]
-    async fn a_place_is_not_lost_with_who_waited_for_it() {
-        let lane = Lane::new(1);
-        let seat = lane.enter("a").await.unwrap_or_else(|error| panic!("{error}"));
-        let mut gone = Box::pin(lane.enter("b"));
-        assert!(gone.as_mut().now_or_never().is_none());
-        let mut late = Box::pin(lane.enter("c"));
-        assert!(late.as_mut().now_or_never().is_none());
-        drop(gone);
-        drop(seat);
-        // Given, but never taken.
-        drop(late);
-        assert_eq!(lane.lines().free, 1);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn api_135_who_waits_too_long_or_in_too_long_a_line_is_turned_away() {
-        let lane = Lane::new(0);
-        let mut line = Vec::new();
-        for _ in 0..LINE_MAX {
-            let mut turn = Box::pin(lane.enter("storm"));
-            assert!(turn.as_mut().now_or_never().is_none());
-            line.push(turn);
-        }
-        assert!(matches!(lane.enter("storm").await, Err(ApiError::Overloaded)));
-        assert!(matches!(lane.enter("quiet").await, Err(ApiError::Overloaded)));
-        let refused = crate::answer::refusal(&ApiError::Overloaded);
-        assert_eq!(refused.status(), 429);
-        assert_eq!(refused.headers()["retry-after"], "1");
-    }
-
-    #[tokio::test]
-    async fn administrators_never_wait() {
-        let flow = Flow { reading: Lane::new(0), writing: Lane::new(0) };
-        assert!(matches!(flow.enter(&Identity::admin(), Verb::List).await, Ok(None)));
-        let jane = Identity::new("jane", ["dev"]);
-        assert!(flow.enter(&jane, Verb::List).now_or_never().is_none());
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.state().counts(self.1).waiting -= 1;
     }
 }

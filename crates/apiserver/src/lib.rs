@@ -52,6 +52,7 @@ mod namespaces;
 mod negotiate;
 mod object;
 mod openapi;
+mod origin;
 mod ownership;
 mod pods;
 mod proxy;
@@ -79,7 +80,7 @@ use objects::gates::Gates;
 use store::Store;
 use tokio::net::TcpListener;
 
-use api::Origin;
+use origin::Origin;
 
 pub use answer::Body;
 pub use audit::{Audit, AuditLog, AuditPolicy, Rotation};

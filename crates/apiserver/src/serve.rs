@@ -10,8 +10,9 @@ use listener::Peer;
 use tokio::net::TcpListener;
 use tower::Service as _;
 
-use crate::api::{Api, Origin};
+use crate::api::Api;
 use crate::auth::Identity;
+use crate::origin::Origin;
 use crate::service::Service;
 
 /// Writes that have begun get this long when the server stops.

@@ -12,7 +12,8 @@ use http::{HeaderValue, Request, Response, header};
 use http_body_util::BodyExt;
 
 use crate::answer::Body;
-use crate::api::{Api, BodyError, BoxError, Origin};
+use crate::api::{Api, BodyError, BoxError};
+use crate::origin::Origin;
 
 /// Answers requests of one caller. Cheap to clone.
 ///

@@ -3,6 +3,7 @@
 
 use http::Method;
 
+use crate::error::ApiError;
 use crate::query::Query;
 
 /// Where a request goes.
@@ -88,6 +89,22 @@ fn unescape(segment: &str) -> String {
     // In a path `+` stands for itself, in a form for a space.
     let form = segment.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
     form_urlencoded::parse(form.as_bytes()).next().map(|(key, _)| key.into_owned()).unwrap_or_default()
+}
+
+/// API-163: what comes from the URL becomes part of a storage key.
+pub(crate) fn check_segments(path: &ResourcePath) -> Result<(), ApiError> {
+    for (what, value) in [("Name", &path.name), ("Namespace", &path.namespace)] {
+        let problem = match value.as_deref() {
+            Some(".") => "may not be '.'",
+            Some("..") => "may not be '..'",
+            Some(text) if text.contains('/') => "may not contain '/'",
+            Some(text) if text.contains('%') => "may not contain '%'",
+            _ => continue,
+        };
+        let value = value.as_deref().unwrap_or_default();
+        return Err(ApiError::BadRequest(format!("{what} parameter invalid: \"{value}\": {problem}")));
+    }
+    Ok(())
 }
 
 /// What a request wants to do, as authorization sees it (API-110).

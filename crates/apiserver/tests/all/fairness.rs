@@ -203,3 +203,79 @@ async fn large_requests_run_on_threads_of_their_own() {
     let response = fixture.admin.send(request.body(Full::default()).unwrap()).await;
     assert_eq!(response.status(), 200);
 }
+
+const FLOWS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
+
+#[tokio::test]
+async fn api_006_a_storm_of_one_caller_starves_neither_nodes_nor_others() {
+    let scene = Scene::new().await;
+    scene.store.writes.add_permits(Semaphore::MAX_PERMITS >> 1);
+    for user in ["storm", "jane"] {
+        let rules = json!([{"verbs": ["create"], "apiGroups": [""], "resources": ["pods"]}]);
+        scene.fixture.admin.allow(user, rules).await;
+    }
+    scene.store.writes.forget_permits(Semaphore::MAX_PERMITS);
+    scene.store.begun.forget_permits(Semaphore::MAX_PERMITS);
+    let client = |who| Client(scene.fixture.api.service(who));
+    let storm = client(Identity::new("storm", ["dev"]));
+    let mut calls = tokio::task::JoinSet::new();
+    for number in 0..2000 {
+        let storm = storm.clone();
+        let pod = crate::fixture::pod(&format!("storm-{number}"));
+        calls.spawn(async move { storm.post(PODS, &pod).await.0 });
+    }
+    // Some are at work, some wait, and all others are turned away.
+    for _ in 0..1000 {
+        assert_eq!(calls.join_next().await.unwrap().unwrap(), 429);
+    }
+    let node = client(Identity::node("n"));
+    let lease = json!({"metadata": {"name": "n"}, "spec": {"holderIdentity": "n", "leaseDurationSeconds": 40}});
+    let beat = tokio::spawn(async move { node.post(LEASES, &lease).await.0 });
+    let jane = client(Identity::new("jane", ["dev"]));
+    let hers = tokio::spawn(async move { jane.post(PODS, &crate::fixture::pod("hers")).await.0 });
+    let metrics = async || scene.fixture.admin.get("/metrics").await.1.as_str().unwrap().to_owned();
+    let beating = "dispatched_requests_total{flow_schema=\"system-node-high\",priority_level=\"node-high\"} 1\n";
+    let waiting = "current_inqueue_requests{flow_schema=\"global-default\",priority_level=\"global-default\"} 301\n";
+    for told in [beating, waiting] {
+        while !metrics().await.contains(told) {
+            tokio::task::yield_now().await;
+        }
+    }
+    // More than these have come before her, but not for her turn.
+    scene.store.writes.add_permits(500);
+    assert_eq!(hers.await.unwrap(), 201);
+    assert_eq!(beat.await.unwrap(), 201);
+    let metrics = metrics().await;
+    assert!(metrics.contains("reason=\"queue-full\""), "{metrics}");
+}
+
+#[tokio::test]
+async fn api_065_what_is_stored_says_whose_turn_it_is() {
+    let fixture = fixture().await;
+    let jane = Client(fixture.api.service(Identity::new("jane", ["dev"])));
+    let uid = async |path: &str| {
+        let (code, doc) = fixture.admin.get(&format!("{FLOWS}/{path}")).await;
+        assert_eq!(code, 200, "{doc}");
+        doc["metadata"]["uid"].as_str().unwrap().to_owned()
+    };
+    let told = async |client: &Client| {
+        let response = client.get_as("/version", "application/json").await;
+        let header = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
+        (header("x-kubernetes-pf-flowschema-uid"), header("x-kubernetes-pf-prioritylevel-uid"))
+    };
+    let usual = "prioritylevelconfigurations/global-default";
+    assert_eq!(told(&jane).await, (uid("flowschemas/global-default").await, uid(usual).await));
+    let level = json!({"metadata": {"name": "guests"}, "spec": {"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
+    let schema = json!({"metadata": {"name": "guests"}, "spec": {"priorityLevelConfiguration": {"name": "guests"},
+        "matchingPrecedence": 500, "rules": [{"subjects": [{"kind": "User", "user": {"name": "jane"}}],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["/version"]}]}]}});
+    for (kind, doc) in [("prioritylevelconfigurations", level), ("flowschemas", schema)] {
+        let (code, made) = fixture.admin.post(&format!("{FLOWS}/{kind}"), &doc).await;
+        assert_eq!(code, 201, "{made}");
+    }
+    let guests = (uid("flowschemas/guests").await, uid("prioritylevelconfigurations/guests").await);
+    assert_eq!(told(&jane).await, guests);
+    let exempt = (uid("flowschemas/exempt").await, uid("prioritylevelconfigurations/exempt").await);
+    assert_eq!(told(&fixture.admin).await, exempt);
+}

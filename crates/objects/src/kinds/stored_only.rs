@@ -1,5 +1,6 @@
 //! Kinds that are kept for those who ask for them: their types are checked,
-//! and nothing in Podium acts on them (API-061, API-064, API-065).
+//! and, but for flow control (API-065), nothing in Podium acts on them (API-061,
+//! API-064).
 
 use serde_json::{Value, json};
 
@@ -19,7 +20,6 @@ pub fn warning(kind: &Kind) -> Option<String> {
             "its webhooks are not called"
         }
         ("admissionregistration.k8s.io", _) => "admission policies are not enforced",
-        ("flowcontrol.apiserver.k8s.io", _) => "requests are not ordered by it",
         ("resource.k8s.io", _) => "devices are not allocated",
         _ => return None,
     };

@@ -185,15 +185,13 @@ fn api_267_rows() {
 }
 
 #[test]
-fn api_061_api_064_api_065_what_is_only_stored_says_so() {
+fn api_061_api_064_what_is_only_stored_says_so() {
     let warned: Vec<String> = ALL.iter().filter_map(|kind| stored_only::warning(kind)).collect();
     expect![[r#"
         admissionregistration.k8s.io/v1 MutatingWebhookConfiguration is stored only: its webhooks are not called
         admissionregistration.k8s.io/v1 ValidatingAdmissionPolicy is stored only: admission policies are not enforced
         admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding is stored only: admission policies are not enforced
         admissionregistration.k8s.io/v1 ValidatingWebhookConfiguration is stored only: its webhooks are not called
-        flowcontrol.apiserver.k8s.io/v1 FlowSchema is stored only: requests are not ordered by it
-        flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration is stored only: requests are not ordered by it
         resource.k8s.io/v1 DeviceClass is stored only: devices are not allocated
         resource.k8s.io/v1 ResourceClaim is stored only: devices are not allocated
         resource.k8s.io/v1 ResourceClaimTemplate is stored only: devices are not allocated
