@@ -46,12 +46,10 @@ fn schemas() -> Vec<(&'static Kind, Value)> {
     let (by_user, by_namespace) = (Some("ByUser"), Some("ByNamespace"));
     let everyone = || vec![group("system:unauthenticated"), group("system:authenticated")];
     let nodes = || vec![group("system:nodes")];
-    let use_of = |group: &str, resource: &str| resources(&["get", "create", "update"], group, &[resource], false);
     let leases = "coordination.k8s.io";
+    let elections = resources(&["get", "create", "update"], leases, &["leases"], false);
     let probes = json!([{"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]}]);
-    let mut leaders = vec![user(MANAGER), user(SCHEDULER)];
-    leaders.push(account("*"));
-    let endpoints = vec![user(MANAGER), account("endpoint-controller"), account("endpointslicemirroring-controller")];
+    let leaders = vec![user(MANAGER), user(SCHEDULER), account("*")];
     let node_rules =
         json!(
             [resources(&["*"], "", &["nodes", "nodes/status"], true), resources(&["*"], leases, &["leases"], false),]
@@ -61,15 +59,7 @@ fn schemas() -> Vec<(&'static Kind, Value)> {
         schema(("probes", "exempt", 2, None), json!({"subjects": everyone(), "nonResourceRules": probes})),
         schema(
             ("system-leader-election", "leader-election", 100, by_user),
-            json!({"subjects": leaders, "resourceRules": [use_of(leases, "leases")]}),
-        ),
-        schema(
-            ("endpoint-controller", "workload-high", 150, by_user),
-            json!({"subjects": endpoints, "resourceRules": [use_of("", "endpoints")]}),
-        ),
-        schema(
-            ("workload-leader-election", "leader-election", 200, by_user),
-            json!({"subjects": [account("*")], "resourceRules": [use_of(leases, "leases")]}),
+            json!({"subjects": leaders, "resourceRules": [elections]}),
         ),
         schema(
             ("system-node-high", "node-high", 400, by_user),
@@ -86,19 +76,24 @@ fn schemas() -> Vec<(&'static Kind, Value)> {
 }
 
 fn level(name: &str, spec: Value) -> (&'static Kind, Value) {
-    let doc = json!({"kind": LEVEL.kind, "apiVersion": LEVEL.api_version(), "metadata": {"name": name}, "spec": spec});
+    let doc = json!({"kind": LEVEL.kind, "apiVersion": LEVEL.api_version(), "metadata": metadata(name), "spec": spec});
     (&LEVEL, doc)
 }
 
 fn schema((name, level, precedence, method): (&str, &str, u32, Option<&str>), rules: Value) -> (&'static Kind, Value) {
     let mut doc = json!({
-        "kind": SCHEMA.kind, "apiVersion": SCHEMA.api_version(), "metadata": {"name": name},
+        "kind": SCHEMA.kind, "apiVersion": SCHEMA.api_version(), "metadata": metadata(name),
         "spec": {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence, "rules": [rules]},
     });
     if let Some(method) = method {
         doc["spec"]["distinguisherMethod"] = json!({"type": method});
     }
     (&SCHEMA, doc)
+}
+
+/// Upstream's mark of what it keeps as it made it.
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}})
 }
 
 /// Whatever they ask.
