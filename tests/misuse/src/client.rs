@@ -196,6 +196,13 @@ impl Client {
         found.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?} ({path})"))
     }
 
+    /// Asks again and again, until it is not there any more.
+    pub async fn wait_until_gone(&self, path: &str) {
+        let asked = async { while self.get(path).await.code != 404 {} };
+        let gone = tokio::time::timeout(PATIENCE, asked).await;
+        gone.unwrap_or_else(|_| panic!("still there after {PATIENCE:?}: {path}"));
+    }
+
     /// One watch, until it ends.
     async fn watch(&self, path: &str, holds: &impl Fn(&Value) -> bool) -> Option<Value> {
         let path = format!("{path}{}watch=1", if path.contains('?') { '&' } else { '?' });

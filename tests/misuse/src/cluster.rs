@@ -14,6 +14,7 @@ use crate::client::{Client, Credential};
 /// Everyone speaks from an address of their own, as from machines of their own.
 const ADMIN: u8 = 1;
 const BYSTANDER: u8 = 2;
+const MACHINE: u8 = 3;
 const HOSTILE: u8 = 66;
 
 /// What the server may ask of the kernel; more ends it.
@@ -49,10 +50,7 @@ impl Cluster {
     pub async fn start() -> Self {
         let podium = tokio::task::spawn_blocking(|| {
             let mut podium = Podium::prepare();
-            podium.start_server();
-            // An attack that works must not take the machine with it.
-            let limit = ["--pid", &podium.agent_pid().to_string(), &format!("--data={SERVER_BYTES_MAX}")];
-            podium_e2e::run(Command::new("prlimit").args(limit), "", Patience::SHORT).ok();
+            start_limited(&mut podium);
             podium
         });
         let podium = podium.await.expect("the server starts");
@@ -90,8 +88,12 @@ impl Cluster {
         &self.podium
     }
 
-    pub fn podium_mut(&mut self) -> &mut Podium {
-        &mut self.podium
+    /// The server ends as in a crash and is started again, on the same files.
+    pub fn crash(&mut self) {
+        tokio::task::block_in_place(|| {
+            self.podium.kill_agent();
+            start_limited(&mut self.podium);
+        });
     }
 
     /// A hostile client with any credential.
@@ -111,7 +113,7 @@ impl Cluster {
         self.admin.post(&format!("{base}/clusterrolebindings"), &binding).await.ok();
     }
 
-    /// A node that is somebody else's: its certificate, got in the usual way.
+    /// A node, on a machine of its own: its certificate, got in the usual way.
     pub async fn node(&self, name: &str) -> Client {
         let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
         let (text, key) = request_for(&format!("system:node:{name}"), "system:nodes");
@@ -125,7 +127,8 @@ impl Cluster {
         let path = format!("{requests}?fieldSelector=metadata.name={name}");
         let signed = self.admin.wait_for(&path, "a certificate", |doc| !doc["status"]["certificate"].is_null()).await;
         let chain = BASE64_STANDARD.decode(signed["status"]["certificate"].as_str().unwrap_or_default());
-        self.hostile(Credential::Certificate { chain: chain.expect("base64"), key: key.into_bytes() })
+        let credential = Credential::Certificate { chain: chain.expect("base64"), key: key.into_bytes() };
+        Client::new(self.server, address(MACHINE), &self.authority, credential)
     }
 
     /// Scheduler and controllers still act: a fresh namespace gets its account
@@ -161,6 +164,13 @@ impl Cluster {
         let path = format!("/proc/{}/clear_refs", self.podium.agent_pid());
         std::fs::write(path, "5").expect("the kernel forgets the peak of a process for root");
     }
+}
+
+/// An attack that works must not take the machine with it.
+fn start_limited(podium: &mut Podium) {
+    podium.start_server();
+    let limit = ["--pid", &podium.agent_pid().to_string(), &format!("--data={SERVER_BYTES_MAX}")];
+    podium_e2e::run(Command::new("prlimit").args(limit), "", Patience::SHORT).ok();
 }
 
 fn address(last: u8) -> IpAddr {

@@ -18,6 +18,7 @@ const GROWTH_MAX_MB: f64 = 96.0;
 pub struct Trial {
     name: &'static str,
     growth_max_mb: f64,
+    crashes: bool,
 }
 
 /// Plays an attack on an instance of its own. What it returns is its outcome
@@ -28,13 +29,20 @@ pub fn trial(name: &'static str, attack: impl AsyncFnOnce(&mut Cluster) -> Strin
 
 impl Trial {
     pub fn new(name: &'static str) -> Self {
-        Self { name, growth_max_mb: GROWTH_MAX_MB }
+        Self { name, growth_max_mb: GROWTH_MAX_MB, crashes: false }
     }
 
     /// For attacks that send much themselves.
     #[must_use]
     pub fn growth_max_mb(mut self, megabytes: f64) -> Self {
         self.growth_max_mb = megabytes;
+        self
+    }
+
+    /// The server ends in the midst of it, so that the bystander must wait.
+    #[must_use]
+    pub fn with_crash(mut self) -> Self {
+        self.crashes = true;
         self
     }
 
@@ -59,7 +67,12 @@ impl Trial {
 
     fn judge(&self, before: &Latency, during: &Latency, growth: f64) {
         assert!(before.failed.is_empty(), "{}: before: {:?}", self.name, before.failed);
-        assert!(during.failed.is_empty(), "{}: the bystander was refused: {:?}", self.name, during.failed);
+        assert!(
+            self.crashes || during.failed.is_empty(),
+            "{}: the bystander was refused: {:?}",
+            self.name,
+            during.failed
+        );
         let slower = during.p99().as_secs_f64() / before.p99().as_secs_f64();
         assert!(slower < SLOWER_MAX, "{}: the bystander was {slower:.0} times slower", self.name);
         assert!(growth < self.growth_max_mb, "{}: the server grew by {growth:.0} MB", self.name);

@@ -4,8 +4,88 @@ use std::io::ErrorKind;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use podium_misuse::{Cluster, Credential, trial};
+use podium_misuse::{Cluster, Credential, pod, trial};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+#[test]
+fn a_bootstrap_token_whose_end_cannot_be_read_is_no_token() {
+    trial("10 bootstrap token with an unreadable end", async |cluster: &mut Cluster| {
+        for (index, end) in ["tomorrow", "2026-13-01T00:00:00Z", "9999999999", " "].iter().enumerate() {
+            let id = format!("abcde{index}");
+            let data = json!({"token-id": id, "token-secret": "0123456789abcdef", "expiration": end,
+                "usage-bootstrap-authentication": "true"});
+            let secret = json!({"metadata": {"name": format!("bootstrap-token-{id}")},
+                "type": "bootstrap.kubernetes.io/token", "stringData": data});
+            cluster.admin.post("/api/v1/namespaces/kube-system/secrets", &secret).await.ok();
+            let token = Credential::Token(format!("{id}.0123456789abcdef"));
+            cluster.hostile(token).get("/api/v1/nodes").await.refused(&[401]);
+        }
+        "refused (401)".to_owned()
+    });
+}
+
+#[test]
+fn a_node_leaves_the_slices_of_others_alone() {
+    trial("10 a node deletes everybody's ResourceSlices", async |cluster: &mut Cluster| {
+        let node = cluster.node("evil").await;
+        let slices = "/apis/resource.k8s.io/v1/resourceslices";
+        let slice = json!({"metadata": {"name": "others"}, "spec": {"nodeName": "steady", "driver": "d.example.com",
+            "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1}, "devices": []}});
+        cluster.admin.post(slices, &slice).await.ok();
+        node.delete(&format!("{slices}/others")).await.refused(&[403]);
+        let answer = node.delete(slices).await;
+        cluster.admin.get(&format!("{slices}/others")).await.ok();
+        node.delete(&format!("{slices}?fieldSelector=spec.nodeName=steady")).await.refused(&[403]);
+        cluster.admin.get(&format!("{slices}/others")).await.ok();
+        answer.refused(&[403])
+    });
+}
+
+#[test]
+fn reading_a_nodes_proxy_opens_no_exec() {
+    trial("10 exec by get on nodes/proxy", async |cluster: &mut Cluster| {
+        cluster
+            .allow("nobody", json!([{"apiGroups": [""], "resources": ["nodes/proxy", "pods/exec"], "verbs": ["get"]}]))
+            .await;
+        let upgrade = [
+            ("connection", "Upgrade"),
+            ("upgrade", "websocket"),
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+            ("sec-websocket-protocol", "v5.channel.k8s.io"),
+        ];
+        cluster.tenant.post("/api/v1/namespaces/hostile/pods", &pod("victim")).await.ok();
+        let paths = [
+            "/api/v1/nodes/steady/proxy/exec/hostile/victim/main?command=id&output=1",
+            "/api/v1/namespaces/hostile/pods/victim/exec?command=id&stdout=1",
+        ];
+        let mut outcome = String::new();
+        for path in paths {
+            outcome = cluster.nobody.ask("GET", path, &upgrade, "").await.refused(&[403]);
+        }
+        outcome
+    });
+}
+
+#[test]
+fn an_address_never_becomes_a_path() {
+    trial("9 a node's address with a path in it", async |cluster: &mut Cluster| {
+        let node = cluster.node("evil").await;
+        node.post("/api/v1/nodes", &json!({"metadata": {"name": "evil"}})).await.ok();
+        let port = cluster.podium().address().rsplit(':').next().unwrap_or_default().to_owned();
+        let address = format!("127.0.0.1:{port}/api/v1/namespaces/kube-system/secrets?x=[");
+        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": port.parse::<u16>().unwrap_or_default()}}}});
+        let said = node.patch("strategic-merge", "/api/v1/nodes/evil/status", &status).await;
+        let mut victim = pod("reader");
+        victim["spec"]["nodeName"] = json!("evil");
+        cluster.tenant.post("/api/v1/namespaces/hostile/pods", &victim).await.ok();
+        let log = cluster.tenant.get("/api/v1/namespaces/hostile/pods/reader/log").await;
+        assert!(log.code >= 400 && !String::from_utf8_lossy(&log.body).contains("SecretList"), "{log:?}");
+        if said.code < 300 { "taken, never used".to_owned() } else { said.refused(&[400, 422]) }
+    });
+}
 
 #[test]
 fn tokens_that_are_none_are_refused() {

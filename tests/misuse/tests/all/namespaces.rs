@@ -1,6 +1,6 @@
 //! Namespaces that end.
 
-use podium_misuse::{Cluster, trial};
+use podium_misuse::{Cluster, Trial, trial};
 use serde_json::json;
 
 #[test]
@@ -27,5 +27,36 @@ fn nothing_is_born_in_a_namespace_that_ends() {
             .await
             .ok();
         "refused (403)".to_owned()
+    });
+}
+
+#[test]
+fn a_namespace_ends_although_the_server_was_killed_in_between() {
+    Trial::new("11 the server killed while a namespace ends").with_crash().play(async |cluster: &mut Cluster| {
+        let (namespaces, maps) = ("/api/v1/namespaces", "/api/v1/namespaces/doomed/configmaps");
+        cluster.admin.post(namespaces, &json!({"metadata": {"name": "doomed"}})).await.ok();
+        for index in 0..200 {
+            cluster.admin.post(maps, &json!({"metadata": {"name": format!("m{index}")}})).await.ok();
+        }
+        // It keeps the namespace from ending before the server does.
+        let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/held"]}});
+        cluster.admin.post(maps, &held).await.ok();
+        let (admin, place) = (cluster.admin.clone(), format!("{namespaces}/doomed"));
+        let deleting = tokio::spawn(async move { admin.delete(&place).await });
+        let path = format!("{namespaces}?fieldSelector=metadata.name=doomed");
+        cluster.admin.wait_for(&path, "Terminating", |doc| doc["status"]["phase"] == "Terminating").await;
+        cluster.crash();
+        // Answered or not: it was marked.
+        deleting.await.expect("somebody asked");
+        let left = cluster.admin.get(&format!("{namespaces}/doomed")).await.ok();
+        assert_eq!(left["status"]["phase"], "Terminating");
+        cluster.admin.post(maps, &json!({"metadata": {"name": "late"}})).await.refused(&[403]);
+        for index in 0..200 {
+            cluster.admin.wait_until_gone(&format!("{maps}/m{index}")).await;
+        }
+        let release = json!({"metadata": {"finalizers": null}});
+        cluster.admin.patch("merge", &format!("{maps}/held"), &release).await.ok();
+        cluster.admin.wait_until_gone(&format!("{namespaces}/doomed")).await;
+        "resumed, gone".to_owned()
     });
 }
