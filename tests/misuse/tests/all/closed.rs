@@ -74,16 +74,19 @@ fn an_address_never_becomes_a_path() {
         let node = cluster.node("evil").await;
         node.post("/api/v1/nodes", &json!({"metadata": {"name": "evil"}})).await.ok();
         let port = cluster.podium().address().rsplit(':').next().unwrap_or_default().to_owned();
-        let address = format!("127.0.0.1:{port}/api/v1/namespaces/kube-system/secrets?x=[");
-        let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}],
-            "daemonEndpoints": {"kubeletEndpoint": {"Port": port.parse::<u16>().unwrap_or_default()}}}});
-        let said = node.patch("strategic-merge", "/api/v1/nodes/evil/status", &status).await;
+        let secrets = "/api/v1/namespaces/kube-system/secrets?x=[";
+        let mut said = Vec::new();
+        for address in [format!("127.0.0.1:{port}{secrets}"), format!("::1]:{port}{secrets}")] {
+            let status = json!({"status": {"addresses": [{"type": "InternalIP", "address": address}],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": port.parse::<u16>().unwrap_or_default()}}}});
+            said.push(node.patch("strategic-merge", "/api/v1/nodes/evil/status", &status).await.refused(&[400, 422]));
+        }
         let mut victim = pod("reader");
         victim["spec"]["nodeName"] = json!("evil");
         cluster.tenant.post("/api/v1/namespaces/hostile/pods", &victim).await.ok();
         let log = cluster.tenant.get("/api/v1/namespaces/hostile/pods/reader/log").await;
         assert!(log.code >= 400 && !String::from_utf8_lossy(&log.body).contains("SecretList"), "{log:?}");
-        if said.code < 300 { "taken, never used".to_owned() } else { said.refused(&[400, 422]) }
+        said.remove(0)
     });
 }
 
