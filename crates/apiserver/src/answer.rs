@@ -14,6 +14,7 @@ use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
 use hyper::body::Frame;
+use objects::Kind;
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -86,6 +87,16 @@ pub(crate) fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
             headers.append(header::WARNING, value);
         }
     }
+}
+
+/// API-343: what is said with every use of a kind that is on its way out.
+pub(crate) fn deprecation(kind: &Kind) -> Option<String> {
+    let text = match (kind.group, kind.kind) {
+        ("", "Endpoints") => "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 /// More would not fit the headers some clients accept.

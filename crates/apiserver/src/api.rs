@@ -28,17 +28,19 @@ use crate::intake::{Held, Intake};
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
-use crate::origin::{Origin, passed};
+use crate::origin::{Origin, end_of, passed};
 use crate::query::Query;
 use crate::relay::Relay;
 use crate::roll::Sending;
+use crate::room::Room;
 use crate::services::Services;
 use crate::target::{ResourcePath, Target, Verb};
 use crate::tokens::Tokens;
+use crate::watches::Watches;
 use crate::workers::{self, LARGE_BYTES, Workers};
 use crate::{
-    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, logs, messages,
-    pods, proxy, read, reviews, scale, stream, target, write,
+    Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, intake, logs,
+    messages, pods, proxy, read, reviews, scale, stream, target, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -75,6 +77,7 @@ pub(crate) struct Api {
     pub(crate) closing: watch::Sender<bool>,
     pub(crate) services: Services,
     pub(crate) sending: Arc<Sending>,
+    pub(crate) watches: Arc<Watches>,
     /// Set when everything that every cluster has is there.
     pub(crate) installed: OnceLock<()>,
 }
@@ -91,6 +94,8 @@ pub(crate) struct Call {
     pub(crate) upgrade: Option<OnUpgrade>,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
+    /// When who calls is no longer known.
+    pub(crate) expires: Option<Timestamp>,
 }
 
 impl Call {
@@ -135,6 +140,7 @@ struct Job {
     query: Query,
     body: Payload,
     is_long: bool,
+    expires: Option<Timestamp>,
 }
 
 /// Bodies are read whole before anything is done about them, but for those
@@ -231,7 +237,7 @@ impl Api {
         }
         let caller = caller?;
         if let Some(connection) = from.connection.as_ref().filter(|_| caller.user != auth::ANONYMOUS) {
-            connection.is_of(&caller.user);
+            connection.is_of(intake::party(&caller.user));
         }
         let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
         if let (Some(trail), Some(other)) = (&mut exchange.trail, &seen_as) {
@@ -263,10 +269,12 @@ impl Api {
                 Payload::Whole(bytes)
             }
         };
-        if !is_long {
+        // A watch has its turn until it is open; then it holds nobody up.
+        if !is_long || (verb == Verb::Watch && path.subresource.is_none()) {
             self.wait_turn(&caller, &access, flow::width(body.len()), exchange).await?;
         }
-        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long })))
+        let expires = from.expires;
+        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long, expires })))
     }
 
     async fn wait_turn(
@@ -398,9 +406,10 @@ impl Api {
     async fn resource(&self, job: Job) -> Answer {
         let resource = ResourceName { group: job.path.group.clone(), resource: job.path.resource.clone() };
         let verb = job.verb;
-        let answer = match spares_the_reserve(&job) {
-            true => store::sparing_the_reserve(self.work(job)).await,
-            false => self.work(job).await,
+        let answer = match Room::of(&job.caller, verb, &job.path) {
+            Room::SparingReserve => store::sparing_the_reserve(self.work(job)).await,
+            Room::WithReserve => self.work(job).await,
+            Room::Any => store::making_room(self.work(job)).await,
         };
         answer.map_err(|error| error.during(verb, resource))
     }
@@ -415,7 +424,7 @@ impl Api {
     }
 
     async fn work(&self, job: Job) -> Answer {
-        let Job { caller, verb, mut parts, path, query, body, .. } = job;
+        let Job { caller, verb, mut parts, path, query, body, expires, .. } = job;
         if !verb.is_reading() {
             // API-331: what a write is decided on is no older than what its
             // caller may have seen, of this server or of another one.
@@ -436,11 +445,11 @@ impl Api {
         }
         let upgrade = parts.extensions.remove();
         let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
-        let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings };
+        let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings, expires };
         if !call.kind.ops.verbs().contains(&verb.as_str()) && call.path.subresource.is_none() {
             return Err(ApiError::MethodNotAllowed);
         }
-        call.warnings.extend(deprecation(kind));
+        call.warnings.extend(answer::deprecation(kind));
         if let Some(body) = passed {
             let is_known = call.kind.subresources.iter().any(|known| known.name() == "proxy");
             return if is_known { proxy::answer(self, &mut call, body).await } else { Err(ApiError::NoSuchResource) };
@@ -500,7 +509,7 @@ impl Api {
             Verb::Get => read::get(self, call).await,
             Verb::List => read::list(self, call).await,
             Verb::Watch => match messages::of_lines(call)? {
-                Some(messages) => messages.send(stream::watch(self, call).await?),
+                Some(messages) => messages.send(stream::watch(self, call).await?, end_of(self, call)),
                 None => stream::watch(self, call).await,
             },
             // API-108: the collection of all namespaces can only be read.
@@ -562,13 +571,6 @@ pub(crate) const STREAMING: &str = "x-podium-streaming";
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 
-/// Whether a write may only fill what is not reserved for the system: whatever
-/// makes or changes something for others, except in order to delete it.
-fn spares_the_reserve(job: &Job) -> bool {
-    let makes = matches!(job.verb, Verb::Create | Verb::Update | Verb::Patch);
-    makes && job.path.subresource.as_deref() != Some("eviction") && !job.caller.is_of_the_system()
-}
-
 /// API-006: what may take as long as it likes and holds nobody up.
 fn is_long(verb: Verb, path: &ResourcePath, query: &Query) -> bool {
     let is_followed_log = path.subresource.as_deref() == Some("log") && query.is_set("follow");
@@ -582,14 +584,4 @@ fn is_passed_on(path: &ResourcePath) -> bool {
 /// `P/<resource>` of a namespaced kind lists all namespaces (API-108).
 fn is_across_namespaces(kind: &Kind, path: &ResourcePath) -> bool {
     kind.is_namespaced() && path.namespace.is_none() && path.name.is_none()
-}
-
-/// API-343: what is said with every use of a kind that is on its way out.
-fn deprecation(kind: &Kind) -> Option<String> {
-    let text = match (kind.group, kind.kind) {
-        ("", "Endpoints") => "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-        ("", "ComponentStatus") => "v1 ComponentStatus is deprecated in v1.19+",
-        _ => return None,
-    };
-    Some(text.to_owned())
 }

@@ -7,12 +7,13 @@
 
 mod log;
 mod policy;
+mod strangers;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use ambient::{Clock, Now, Timestamp};
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Body;
 use crate::api::PANICKED;
-use crate::auth::Identity;
+use crate::auth::{ANONYMOUS, Identity};
 use crate::error::ApiError;
 use crate::query::Query;
 use crate::target::{ResourcePath, Target, Verb};
@@ -34,20 +35,26 @@ use crate::target::{ResourcePath, Target, Verb};
 pub use log::{AuditLog, Rotation};
 pub use policy::AuditPolicy;
 use policy::{Asked, Level, Stage, Verdict, What};
+use strangers::Strangers;
 
 /// What is written, and where.
 #[derive(Debug)]
 pub struct Audit {
     policy: AuditPolicy,
     log: AuditLog,
+    strangers: Mutex<Strangers>,
 }
 
 impl Audit {
     pub fn new(policy: AuditPolicy, log: AuditLog) -> Self {
-        Self { policy, log }
+        Self { policy, log, strangers: Mutex::default() }
     }
 
-    /// In Prometheus text, under upstream's names.
+    fn strangers(&self) -> MutexGuard<'_, Strangers> {
+        self.strangers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// In Prometheus text, under upstream's names where it has one.
     pub(crate) fn metrics(&self) -> String {
         let (written, lost) = (&self.log.written, &self.log.lost);
         let row = |name: &str, help: &str, count: u64| {
@@ -55,22 +62,34 @@ impl Audit {
         };
         let sent = "Counter of audit events generated and sent to the audit backend.";
         let failed = "Counter of audit events that failed to be audited properly.";
+        let suppressed = "Counter of audit events of strangers that were left out, because there were too many.";
         row("apiserver_audit_event_total", sent, written.load(Ordering::Relaxed))
             + &row("apiserver_audit_error_total", failed, lost.load(Ordering::Relaxed))
+            + &row("podium_audit_suppressed_total", suppressed, self.strangers().suppressed)
     }
 }
 
-/// Longer ones are cut, as upstream cuts user agents.
-const USER_AGENT_MAX: usize = 1024;
-const URI_MAX: usize = 8 << 10;
-const MESSAGE_MAX: usize = 4 << 10;
-const NAME_MAX: usize = 512;
+/// How much of each text is kept: longer ones are cut, as upstream cuts user
+/// agents.
+struct Limits {
+    user_agent: usize,
+    uri: usize,
+    message: usize,
+    name: usize,
+}
+
+const LIMITS: Limits = Limits { user_agent: 1024, uri: 8 << 10, message: 4 << 10, name: 512 };
+/// Of those who have shown nothing that says who they are.
+const LIMITS_OF_STRANGERS: Limits = Limits { user_agent: 256, uri: 256, message: 256, name: 64 };
 const ID_MAX: usize = 64;
+const VERB_MAX: usize = 64;
 /// A larger body is left out.
 const BODY_MAX: usize = 3 << 20;
 /// Of a larger answer nobody asks what it is called.
 const NAMED_BODY_MAX: usize = 64 << 10;
 const TRUNCATED: &str = "audit.k8s.io/truncated";
+/// How many events of strangers were left out before this one.
+const SUPPRESSED: &str = "podium.io/suppressed";
 
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -124,8 +143,8 @@ struct ObjectRef {
 }
 
 impl ObjectRef {
-    fn of(path: &ResourcePath) -> Self {
-        let part = |text: &String| cut(text.clone(), NAME_MAX);
+    fn of(path: &ResourcePath, max: usize) -> Self {
+        let part = |text: &String| cut(text.clone(), max);
         Self {
             resource: part(&path.resource),
             namespace: path.namespace.as_ref().map(part),
@@ -164,6 +183,16 @@ pub(crate) struct Arrival<'a> {
     pub(crate) caller: Option<&'a Identity>,
 }
 
+impl Arrival<'_> {
+    fn is_of_a_stranger(&self) -> bool {
+        self.caller.is_none_or(|caller| caller.user == ANONYMOUS)
+    }
+}
+
+fn limits(is_stranger: bool) -> Limits {
+    if is_stranger { LIMITS_OF_STRANGERS } else { LIMITS }
+}
+
 /// What is known of a request so far.
 pub(crate) struct Trail {
     audit: Arc<Audit>,
@@ -171,6 +200,7 @@ pub(crate) struct Trail {
     verdict: Verdict,
     event: Event,
     recorder: Option<Recorder>,
+    is_stranger: bool,
     is_panic: bool,
     is_ended: bool,
 }
@@ -192,10 +222,11 @@ impl Trail {
         };
         let user = arrival.caller.map(|caller| (caller.user.as_str(), caller.groups.as_slice()));
         let verdict = audit.policy.judge(&Asked { user, verb: &verb, what })?;
+        let is_stranger = arrival.is_of_a_stranger();
         let event = event(arrival, verb, verdict.level);
         let recorder = (verdict.level >= Level::Request).then(Recorder::default);
         let (audit, clock) = (Arc::clone(audit), clock.clone());
-        let mut trail = Self { audit, clock, verdict, event, recorder, is_panic: false, is_ended: false };
+        let mut trail = Self { audit, clock, verdict, event, recorder, is_stranger, is_panic: false, is_ended: false };
         trail.write(Stage::RequestReceived);
         Some(trail)
     }
@@ -212,11 +243,12 @@ impl Trail {
     /// What was answered, before the headers are final.
     pub(crate) fn answered(&mut self, code: StatusCode, error: Option<&ApiError>) {
         let mut status = json!({"metadata": {}});
+        let max = limits(self.is_stranger).message;
         if let Some(error) = error {
             let told = error.status();
             for field in ["status", "message", "reason"] {
                 if let Some(text) = told.get(field).and_then(Value::as_str) {
-                    status[field] = json!(cut(text.to_owned(), MESSAGE_MAX));
+                    status[field] = json!(cut(text.to_owned(), max));
                 }
             }
         }
@@ -295,9 +327,21 @@ impl Trail {
             return;
         }
         let now = self.clock.now();
+        let suppressed = {
+            let mut strangers = self.audit.strangers();
+            if self.is_stranger && !strangers.admit(now.mono) {
+                return;
+            }
+            strangers.tell()
+        };
         self.event.stage = stage.as_str();
         self.event.stage_timestamp = micro(now.wall);
+        if let Some(count) = suppressed {
+            self.event.annotations.insert(SUPPRESSED, count.to_string());
+        }
         self.audit.log.write(&self.event, now);
+        // A later stage of the same request does not say it again.
+        self.event.annotations.remove(SUPPRESSED);
     }
 }
 
@@ -322,9 +366,10 @@ impl Drop for Trail {
 
 fn event(arrival: &Arrival<'_>, verb: String, level: Level) -> Event {
     let Arrival { parts, target, .. } = arrival;
+    let limits = limits(arrival.is_of_a_stranger());
     let mut annotations = BTreeMap::new();
     let uri = parts.uri.to_string();
-    if uri.len() > URI_MAX {
+    if uri.len() > limits.uri {
         annotations.insert(TRUNCATED, "true".to_owned());
     }
     let text = |value: Option<&HeaderValue>| value.and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
@@ -334,14 +379,14 @@ fn event(arrival: &Arrival<'_>, verb: String, level: Level) -> Event {
         level: level.as_str(),
         audit_id: cut(text(arrival.id), ID_MAX),
         stage: "",
-        request_uri: cut(uri, URI_MAX),
-        verb,
+        request_uri: cut(uri, limits.uri),
+        verb: cut(verb, VERB_MAX),
         user: arrival.caller.map(Identity::document),
         impersonated_user: None,
         source_ips: arrival.peer.map(|peer| [peer]),
-        user_agent: cut(text(parts.headers.get(header::USER_AGENT)), USER_AGENT_MAX),
+        user_agent: cut(text(parts.headers.get(header::USER_AGENT)), limits.user_agent),
         object_ref: match target {
-            Target::Resource(path) => Some(ObjectRef::of(path)),
+            Target::Resource(path) => Some(ObjectRef::of(path, limits.name)),
             Target::Plain => None,
         },
         response_status: None,

@@ -55,7 +55,7 @@ impl Identity {
     }
 
     pub fn controllers() -> Self {
-        Self::new("system:kube-controller-manager", std::iter::empty::<String>())
+        Self::new(CONTROLLERS, std::iter::empty::<String>())
     }
 
     /// API-639: subject CN is the user, each O a group; and until when that
@@ -84,15 +84,16 @@ impl Identity {
         self.user.strip_prefix("system:node:").filter(|_| self.is_in("system:nodes"))
     }
 
-    /// API-642: may do everything.
-    /// A part of the cluster itself, or an administrator: no tenant.
+    /// A part of the cluster itself, or an administrator: no tenant, and no
+    /// stranger with a token to join by.
     pub(crate) fn is_of_the_system(&self) -> bool {
         let user = self.user.as_str();
         let is_account = user.starts_with("system:serviceaccount:");
-        let is_part = user.starts_with("system:") && user != ANONYMOUS;
+        let is_part = user.starts_with("system:") && user != ANONYMOUS && !user.starts_with("system:bootstrap:");
         self.is_master() || (is_part && !is_account) || user.starts_with("system:serviceaccount:kube-system:")
     }
 
+    /// API-642: may do everything.
     pub(crate) fn is_master(&self) -> bool {
         self.is_in(MASTERS)
     }
@@ -114,6 +115,7 @@ impl Identity {
     }
 }
 
+pub(crate) const CONTROLLERS: &str = "system:kube-controller-manager";
 pub(crate) const ANONYMOUS: &str = "system:anonymous";
 pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 pub(crate) const UNAUTHENTICATED: &str = "system:unauthenticated";

@@ -2,6 +2,8 @@
 //! kubectl asks becomes what the node's agent understands; then the two
 //! connections are one, byte by byte.
 
+use std::future::Future;
+
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Limited};
@@ -9,14 +11,14 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use crate::answer::{self, Answer, Body};
-use crate::api::{Api, Call, closed};
+use crate::api::{Api, Call};
 use crate::endpoint::{self, Endpoint};
 use crate::error::ApiError;
 use crate::logs;
 use crate::object;
+use crate::origin::end_of;
 use crate::target::ResourcePath;
 
 /// What of the handshake goes through, either way.
@@ -71,7 +73,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, verb: &str) -> Answer {
     let Some(client) = call.upgrade.take() else {
         return Err(ApiError::BadRequest("this connection cannot be upgraded".to_owned()));
     };
-    tokio::spawn(join(client, hyper::upgrade::on(&mut response), api.closing.subscribe()));
+    tokio::spawn(join(client, hyper::upgrade::on(&mut response), end_of(api, call)));
     Ok(pass_on(&response, Bytes::new()))
 }
 
@@ -117,8 +119,8 @@ fn pass_on<B>(from: &Response<B>, body: Bytes) -> Response<Body> {
     response
 }
 
-/// Until either side has ended, or the server does.
-pub(crate) async fn join(client: OnUpgrade, node: OnUpgrade, mut closing: watch::Receiver<bool>) {
+/// Until either side has ended, or something has happened.
+pub(crate) async fn join(client: OnUpgrade, node: OnUpgrade, end: impl Future<Output = ()>) {
     let joined = async {
         let (client, node) = tokio::try_join!(client, node)?;
         let (mut client, mut node) = (TokioIo::new(client), TokioIo::new(node));
@@ -130,6 +132,6 @@ pub(crate) async fn join(client: OnUpgrade, node: OnUpgrade, mut closing: watch:
         ended = joined => if let Err(error) = ended {
             tracing::debug!(error, "a relayed stream broke");
         },
-        () = closed(&mut closing) => {}
+        () = end => {}
     }
 }

@@ -98,9 +98,12 @@ impl Flow {
         let known = self.floor.state().version;
         let (schema, news) = self.schemas.read(api, |schemas| schemas.classify(who, access, known)).await?;
         if let Some((version, configs)) = news {
-            let mut state = self.floor.state();
-            state.version = version;
-            state.levels.configure(&configs, SEATS_TOTAL);
+            {
+                let mut state = self.floor.state();
+                state.version = version;
+                state.levels.configure(&configs, SEATS_TOTAL);
+            }
+            self.floor.seat_waiting();
         }
         let flow = schema.flow(who, access);
         Ok(Class { schema, flow })
@@ -198,7 +201,7 @@ impl Floor {
     /// Whoever may sit down now does.
     fn seat_waiting(self: &Arc<Self>) {
         loop {
-            let next = self.state().levels.next();
+            let next = self.state().levels.next(oneshot::Sender::is_closed);
             let Some((level, width, who)) = next else { return };
             if let Err(mut seat) = who.send(Seat(Some(self.held(&level, width)))) {
                 // Whoever waited has left: free again, and the next one's.
@@ -218,11 +221,12 @@ impl Drop for Seat {
     }
 }
 
-/// Counts somebody who waits, however that ends.
-struct Waiting<'a>(&'a Floor, &'a Schema);
+/// Counts somebody who waits, however that ends. Who leaves may have been in
+/// the way of others.
+struct Waiting<'a>(&'a Arc<Floor>, &'a Schema);
 
 impl<'a> Waiting<'a> {
-    fn new(floor: &'a Floor, schema: &'a Schema) -> Self {
+    fn new(floor: &'a Arc<Floor>, schema: &'a Schema) -> Self {
         floor.state().counts(schema).waiting += 1;
         Self(floor, schema)
     }
@@ -231,5 +235,6 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.state().counts(self.1).waiting -= 1;
+        self.0.seat_waiting();
     }
 }

@@ -81,8 +81,8 @@ impl Intake {
     }
 
     fn begin(&self, caller: &Identity) -> Result<Held, ApiError> {
-        let (name, is_system) = party(&caller.user);
-        let held = Held { usage: Arc::clone(&self.0), caller: name.into(), is_system, bytes: 0 };
+        let (caller, is_system) = (party(&caller.user).into(), caller.is_of_the_system());
+        let held = Held { usage: Arc::clone(&self.0), caller, is_system, bytes: 0 };
         {
             let mut usage = held.usage();
             usage.all.bodies += 1;
@@ -94,18 +94,12 @@ impl Intake {
     }
 }
 
-/// Whose share a user's bodies come from, and whether it is a part of the
-/// system. All accounts of a namespace share one: whoever may make one may make
-/// a thousand.
-fn party(user: &str) -> (&str, bool) {
-    match user.strip_prefix("system:serviceaccount:") {
-        Some(account) => {
-            let namespace = account.split(':').next().unwrap_or_default();
-            let end = user.len() - account.len() + namespace.len();
-            (&user[..end], namespace == "kube-system")
-        }
-        None => (user, user.starts_with("system:") && user != crate::auth::ANONYMOUS),
-    }
+/// Whose share of bodies and connections a user's come from. All accounts of a
+/// namespace share one: whoever may make one may make a thousand.
+pub(crate) fn party(user: &str) -> &str {
+    let Some(account) = user.strip_prefix("system:serviceaccount:") else { return user };
+    let namespace = account.split(':').next().unwrap_or_default();
+    &user[..user.len() - account.len() + namespace.len()]
 }
 
 impl Usage {
@@ -237,6 +231,7 @@ mod tests {
             }
         }
         assert_eq!(storm.len() * PER_CALLER.bytes, TOTAL.bytes - KEPT_FOR_SYSTEM.bytes);
+        assert!(intake.begin(&Identity::admin()).is_ok_and(|mut body| body.take(1).is_ok()), "whatever their name is");
         for user in ["system:node:a", "system:kube-scheduler", "system:serviceaccount:kube-system:x"] {
             let held = intake.begin(&Identity::new(user, ["x"]));
             assert!(held.is_ok_and(|mut held| held.take(BODY_BYTES_MAX).is_ok()), "{user}");

@@ -61,6 +61,7 @@ mod read;
 mod relay;
 mod reviews;
 mod roll;
+mod room;
 mod scale;
 mod serve;
 mod service;
@@ -69,6 +70,7 @@ mod stream;
 mod table;
 mod target;
 mod tokens;
+mod watches;
 mod workers;
 mod write;
 
@@ -148,6 +150,7 @@ impl ApiServer {
             closing: tokio::sync::watch::Sender::new(false),
             services: services::Services::default(),
             sending: Arc::default(),
+            watches: Arc::default(),
             installed: std::sync::OnceLock::new(),
             store,
             config,

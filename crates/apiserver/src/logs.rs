@@ -14,6 +14,7 @@ use crate::endpoint::{self, Endpoint};
 use crate::error::{ApiError, KindName};
 use crate::messages;
 use crate::object;
+use crate::origin::end_of;
 use crate::query::Query;
 
 pub(crate) async fn answer(api: &Api, call: &mut Call) -> Answer {
@@ -32,7 +33,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call) -> Answer {
     let uri = uri(&Endpoint::of_agent(api, node).await?, call, &container)?;
     let log = relay(api, api.relay.send(Request::get(uri)).await?).await?;
     match messages {
-        Some(messages) => messages.send(log),
+        Some(messages) => messages.send(log, end_of(api, call)),
         None => Ok(log),
     }
 }

@@ -1,6 +1,8 @@
 //! Logs and watches as messages of a WebSocket, for clients that can follow
 //! nothing else (API-313).
 
+use std::future::Future;
+
 use bytes::Bytes;
 use futures::{Stream, StreamExt, stream};
 use http::{HeaderValue, Response, header};
@@ -41,14 +43,14 @@ fn asked(call: &mut Call, negotiate: Negotiate, are_lines: bool) -> Result<Optio
 }
 
 impl Messages {
-    /// What the answer would have said.
-    pub(crate) fn send(self, answer: Response<Body>) -> Answer {
+    /// What the answer would have said, until something has happened.
+    pub(crate) fn send(self, answer: Response<Body>, end: impl Future<Output = ()> + Send + 'static) -> Answer {
         let Self { upgrade, response, are_lines } = self;
         let kind = answer.headers().get(header::CONTENT_TYPE);
         if are_lines && kind.is_none_or(|kind| kind != "application/json") {
             return Err(ApiError::BadRequest("only JSON can be followed as messages".to_owned()));
         }
-        let pieces = BodyStream::new(answer.into_body())
+        let pieces = BodyStream::new(answer::until(answer.into_body(), end))
             .filter_map(|frame| std::future::ready(frame.ok().and_then(|frame| frame.into_data().ok())));
         match are_lines {
             true => tokio::spawn(upgrade.run(lines(pieces))),

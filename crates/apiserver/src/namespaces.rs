@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use objects::{Kind, kinds};
-use store::{Entry, Op};
+use store::{Entry, ListRequest, Op};
 
 use crate::api::Api;
 use crate::error::{ApiError, Cause, ResourceName};
@@ -35,6 +35,22 @@ pub(crate) async fn guard(api: &Api, kind: &Kind, namespace: Option<&str>, name:
     let Some(namespace) = namespace else { return Ok(None) };
     let entry = check_open(api, kind, namespace, name).await?;
     Ok(Some(Op::guard(Arc::clone(&entry.key), entry.modified)))
+}
+
+/// Before one is removed. What can not be read is not in any list, so that
+/// whoever empties the namespace does not see it; it is there all the same.
+pub(crate) async fn check_readable(api: &Api, namespace: &str) -> Result<(), ApiError> {
+    for kind in kinds::ALL.iter().filter(|kind| kind.is_namespaced() && kind.ops.is_stored()) {
+        let prefix = object::prefix(kind, Some(namespace));
+        let listing = api.store.list(ListRequest { limit: Some(0), ..ListRequest::all(&prefix) }).await?;
+        if listing.unreadable > 0 {
+            return Err(ApiError::Internal(format!(
+                "namespace {namespace} is not empty: {} of its {} can not be read",
+                listing.unreadable, kind.plural
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// API-704: nothing is created in a missing or terminating namespace.

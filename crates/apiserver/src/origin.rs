@@ -1,11 +1,13 @@
 //! Where a request comes from, and until when it may.
 
+use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::{Clock, Timestamp};
 
+use crate::api::{Api, Call, closed};
 use crate::auth::Identity;
 
 /// Where a request comes from.
@@ -30,6 +32,24 @@ impl Origin {
     pub(crate) fn end(&self) {
         if let Some(connection) = &self.connection {
             connection.end();
+        }
+    }
+}
+
+/// Waits until what a call has opened must end: the server stops, or who called
+/// is no longer known.
+pub(crate) fn end_of(api: &Api, call: &Call) -> impl Future<Output = ()> + Send + use<> {
+    let (mut closing, clock, expires) = (api.closing.subscribe(), api.clock.clone(), call.expires);
+    let expired = async move {
+        match expires {
+            Some(moment) => passed(clock, moment).await,
+            None => std::future::pending().await,
+        }
+    };
+    async move {
+        tokio::select! {
+            () = closed(&mut closing) => {}
+            () = expired => {}
         }
     }
 }

@@ -16,6 +16,7 @@ use crate::connect;
 use crate::endpoint::{Endpoint, port_of};
 use crate::error::ApiError;
 use crate::object;
+use crate::origin::end_of;
 
 /// They are between two neighbours only; the caller's credentials are ours to see.
 const NOT_PASSED: [HeaderName; 12] = [
@@ -57,7 +58,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
         && let Some(client) = call.upgrade.take()
     {
-        tokio::spawn(connect::join(client, hyper::upgrade::on(&mut response), api.closing.subscribe()));
+        tokio::spawn(connect::join(client, hyper::upgrade::on(&mut response), end_of(api, call)));
         let (parts, _) = response.into_parts();
         return Ok(Response::from_parts(parts, answer::full(bytes::Bytes::new())));
     }

@@ -48,11 +48,16 @@ pub(crate) fn shaped(
     answer::json(code, &value)
 }
 
-pub(crate) async fn list(api: &Api, call: &Call) -> Answer {
+pub(crate) async fn list(api: &Api, call: &mut Call) -> Answer {
     let form = call.form()?;
     let selection = selection(call)?;
     let options = ListOptions::parse(call)?;
     let page = page(api, call, &selection, &options).await?;
+    if page.unreadable > 0 {
+        let text = format!("{} objects of this list can not be read: a get of one says why", page.unreadable);
+        call.warnings.push(text);
+    }
+    let call = &*call;
     let bytes: usize = page.entries.iter().map(|entry| entry.value.len()).sum();
     let metadata = page.metadata();
     let look = |style| Look { kind: call.kind, form, style, now: api.clock.now() };
@@ -73,6 +78,8 @@ pub(crate) struct Page {
     pub(crate) revision: Revision,
     continue_token: Option<String>,
     remaining: Option<usize>,
+    /// Left out, because their values can not be opened.
+    unreadable: usize,
 }
 
 impl Page {
@@ -241,6 +248,7 @@ fn cut(mut listing: Listing, selection: &Selection, limit: Option<usize>, prefix
         remaining: (!is_whole && selection.is_everything()).then_some(listing.remaining),
         entries: listing.entries,
         revision: listing.revision,
+        unreadable: listing.unreadable,
     }
 }
 

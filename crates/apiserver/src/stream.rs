@@ -26,6 +26,7 @@ use crate::query::Query;
 use crate::read;
 use crate::roll::Share;
 use crate::table::{self, Columns};
+use crate::watches::Open;
 
 pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
     let form = call.form()?;
@@ -38,6 +39,7 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         _ => object::prefix(call.kind, call.namespace()),
     };
     let only = call.path.name.is_some().then(|| prefix.clone());
+    let open = api.watches.open(&call.caller)?;
     let deadline = Instant::now() + lifetime(&call.query, &api.ids)?;
     let mut stream = Stream {
         selection,
@@ -54,6 +56,7 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         alarm: Box::pin(tokio::time::sleep_until(deadline)),
         closing: api.closing.subscribe(),
         is_over: false,
+        _open: open,
     };
     stream.open(api, &call.caller, &prefix, &options).await?;
     let body = futures::stream::unfold(stream, |mut stream| async move {
@@ -155,6 +158,8 @@ struct Stream {
     alarm: Pin<Box<Sleep>>,
     closing: tokio::sync::watch::Receiver<bool>,
     is_over: bool,
+    /// Counted as long as it lasts.
+    _open: Open,
 }
 
 /// What is known to go out next; rendered only when it does.

@@ -15,7 +15,7 @@ use crate::create::{self, New};
 use crate::error::{ApiError, ResourceName};
 use crate::negotiate::{self, Form};
 use crate::ownership::{self, Config};
-use crate::{admission, authz, certificates, delete, object, read};
+use crate::{admission, authz, certificates, delete, namespaces, object, read};
 
 /// Which part of an object a request may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -344,8 +344,19 @@ async fn store_update(
     let bytes = object::encode(call.kind, doc);
     let is_done = is_deletion_complete(doc);
     // API-176, API-348: nothing changed, so nothing is written.
-    if options.is_dry_run || (!is_done && object::is_same(&bytes, &entry.value)) {
+    if !is_done && object::is_same(&bytes, &entry.value) {
         return Ok(Stored::At { bytes, revision: entry.modified, is_gone: false });
+    }
+    let is_charged = !is_done && matches!(call.path.subresource.as_deref(), None | Some("resize"));
+    if options.is_dry_run {
+        if is_charged {
+            let old = object::document_as(call.kind, entry);
+            quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?;
+        }
+        return Ok(Stored::At { bytes, revision: entry.modified, is_gone: false });
+    }
+    if is_done && call.kind.kind == "Namespace" {
+        namespaces::check_readable(api, call.name()).await?;
     }
     let op = || match is_done {
         true => Op::delete(entry.key.clone(), entry.modified),
@@ -353,7 +364,7 @@ async fn store_update(
     };
     for _ in 0..quota::TRIES {
         let mut ops = vec![op()];
-        if !is_done && matches!(call.path.subresource.as_deref(), None | Some("resize")) {
+        if is_charged {
             let old = object::document_as(call.kind, entry);
             ops.extend(quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?);
         }

@@ -46,9 +46,8 @@ impl<B: Body<Data = Bytes, Error = Infallible> + Unpin> Body for Paced<B> {
             }
         }
         let part = this.rest.split_to(PART_BYTES.min(this.rest.len()));
-        if !this.is_end_stream() {
-            this.request.handed_over();
-        }
+        // The last part, too: a reader without a window never takes it.
+        this.request.handed_over();
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
 

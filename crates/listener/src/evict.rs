@@ -2,7 +2,7 @@
 //!
 //! First strangers that ask for nothing, then callers that do so just now, in
 //! both cases of whoever has the most of them, oldest first. Who is being
-//! answered goes only where one party has taken a good part of everything.
+//! answered goes only where one party has more than its part of everything.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -49,8 +49,6 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Whoever has more than one in so many of all connections may lose busy ones.
-const GREEDY_SHARE: usize = 4;
 /// One in so many goes at once, so that a storm is not searched for each.
 const BATCH_SHARE: usize = 64;
 
@@ -66,7 +64,9 @@ pub(crate) fn victims(held: &[Held], max: usize) -> Vec<u64> {
         return oldest(quiet, batch);
     }
     let mut greedy = of(held, |_| true);
-    greedy.retain(|_, group| group.len() * GREEDY_SHARE > max);
+    // More than everybody would have if there was one party more.
+    let parties = greedy.len() + 1;
+    greedy.retain(|_, group| group.len() > 1 && group.len() * parties > max);
     oldest(greedy, 1)
 }
 
@@ -138,6 +138,10 @@ mod tests {
         assert_eq!(victims(&few, 4), [] as [u64; 0]);
         let greedy = [held(1, 1, Some("jane"), true), held(2, 1, Some("storm"), true), held(3, 2, Some("storm"), true)];
         assert_eq!(victims(&greedy, 4), [2]);
+        // However many take everything together.
+        let users = ["a", "b", "c", "d"];
+        let band: Vec<Held> = (0..64).map(|id| held(id, 1, Some(users[id as usize % 4]), true)).collect();
+        assert_eq!(victims(&band, 64).len(), 1);
     }
 
     #[test]

@@ -200,7 +200,7 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// A part of the answer was handed over, and there is more.
+    /// A part of the answer was handed over.
     pub(crate) fn handed_over(&mut self) {
         self.entry.facts().unread.insert(self.answer, Instant::now());
         self.is_unread = true;

@@ -4,6 +4,7 @@
 //! one's past out of the window nor wakes its watchers. The state at an
 //! earlier revision is the newest state with the later changes undone.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -164,10 +165,16 @@ impl Cache {
         };
         let below = self.entries.range::<str, _>((start, Bound::Unbounded));
         let newest = below.take_while(|(key, _)| key.starts_with(request.prefix)).map(|(_, entry)| entry);
-        let newest = newest.filter(|entry| entry.fault().is_none());
+        let unreadable = Cell::new(0);
+        let newest = newest.filter(|entry| {
+            let is_readable = entry.fault().is_none();
+            unreadable.set(unreadable.get() + usize::from(!is_readable));
+            is_readable
+        });
         let undone = self.undone(request, at)?;
         if undone.is_empty() {
-            return Ok(cut(newest.cloned(), request.limit, at));
+            let listing = cut(newest.cloned(), request.limit, at);
+            return Ok(Listing { unreadable: unreadable.get(), ..listing });
         }
         let mut entries: BTreeMap<&str, &Arc<Entry>> = newest.map(|entry| (&*entry.key, entry)).collect();
         for (key, before) in undone {
@@ -176,7 +183,8 @@ impl Cache {
                 None => entries.remove(key),
             };
         }
-        Ok(cut(entries.into_values().cloned(), request.limit, at))
+        let listing = cut(entries.into_values().cloned(), request.limit, at);
+        Ok(Listing { unreadable: unreadable.get(), ..listing })
     }
 
     /// The keys of the listing changed after `at`, with their entries then.
@@ -357,8 +365,8 @@ impl Cache {
 fn cut(entries: impl Iterator<Item = Arc<Entry>>, limit: Option<usize>, revision: Revision) -> Listing {
     let mut entries = entries;
     let Some(limit) = limit else {
-        return Listing { entries: entries.collect(), revision, remaining: 0 };
+        return Listing { entries: entries.collect(), revision, ..Listing::default() };
     };
     let page = entries.by_ref().take(limit).collect();
-    Listing { entries: page, revision, remaining: entries.count() }
+    Listing { entries: page, revision, remaining: entries.count(), ..Listing::default() }
 }

@@ -9,6 +9,7 @@
 //! 4. All entries of one listing belong to one revision.
 //! 5. An entry whose value can not be opened is an error for who gets it, and
 //!    is left out of listings and watches: nobody is handed what is not there.
+//!    A listing says how many it left out, as they are there all the same.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -95,6 +96,9 @@ pub struct Listing {
     pub revision: Revision,
     /// How many further entries the limit cut off.
     pub remaining: usize,
+    /// How many there are, also beyond the limit, whose values can not be
+    /// opened now. They are not among the entries.
+    pub unreadable: usize,
 }
 
 /// One conditional operation of a batch.

@@ -36,5 +36,5 @@ pub use embedded::{Embedded, Options};
 pub use entry::{Change, Entry, Event, Revision};
 pub use etcd::{Etcd, EtcdOptions};
 pub use memory::Memory;
-pub use quota::{Size, sparing_the_reserve};
+pub use quota::{Size, making_room, sparing_the_reserve};
 pub use seal::{Opened, Plain, Seal, SealError};

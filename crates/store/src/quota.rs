@@ -31,6 +31,7 @@ impl Size {
         match standing {
             Standing::Ordinary => quota - quota / RESERVE_PART,
             Standing::System => quota,
+            Standing::Freeing => u64::MAX,
         }
     }
 
@@ -44,18 +45,27 @@ pub(crate) enum Standing {
     Ordinary,
     /// May use the reserve.
     System,
+    /// Makes room: the mark of a deletion comes before the deletion and is a
+    /// little larger than nothing.
+    Freeing,
 }
 
 tokio::task_local! {
-    static ORDINARY: ();
+    static STANDING: Standing;
 }
 
 /// Whatever this work writes, however deep inside, leaves the reserve alone.
 pub async fn sparing_the_reserve<F: Future>(work: F) -> F::Output {
-    ORDINARY.scope((), work).await
+    STANDING.scope(Standing::Ordinary, work).await
+}
+
+/// Whatever this work writes, it writes in order to delete: a store that is
+/// full must not keep anybody from emptying it.
+pub async fn making_room<F: Future>(work: F) -> F::Output {
+    STANDING.scope(Standing::Freeing, work).await
 }
 
 /// Of whoever asks.
 pub(crate) fn standing() -> Standing {
-    ORDINARY.try_with(|()| Standing::Ordinary).unwrap_or(Standing::System)
+    STANDING.try_with(|standing| *standing).unwrap_or(Standing::System)
 }

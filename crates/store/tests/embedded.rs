@@ -89,7 +89,12 @@ async fn growth_ends_at_the_quota_and_for_ordinary_work_before_it() {
     assert!(reserve.iter().any(Result::is_ok) && reserve.iter().any(Result::is_err));
     assert!(used() <= quota_bytes && used() > 98_000, "{}", used());
     let held = store.list(ListRequest::all("/o/")).await.unwrap().entries;
-    for entry in &held[..10] {
+    let marked = |bytes| store.write(vec![Op::update(held[0].key.clone(), "x".repeat(bytes), held[0].modified)]);
+    assert!(matches!(marked(4000).await, Err(WriteError::NoSpace)));
+    let marked = store::making_room(marked(4000)).await.unwrap();
+    assert!(used() > quota_bytes, "the mark of a deletion is written past it");
+    store.write(vec![Op::delete(held[0].key.clone(), marked)]).await.unwrap();
+    for entry in &held[1..11] {
         let smaller = store.write(vec![Op::update(entry.key.clone(), "x", entry.modified)]);
         let smaller = store::sparing_the_reserve(smaller).await.unwrap();
         store.write(vec![Op::delete(entry.key.clone(), smaller)]).await.unwrap();

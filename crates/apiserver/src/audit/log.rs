@@ -48,11 +48,21 @@ struct Sink {
 #[derive(Debug)]
 enum To {
     Output,
-    File { path: PathBuf, rotation: Rotation, file: File, bytes: u64 },
+    File {
+        path: PathBuf,
+        rotation: Rotation,
+        file: File,
+        bytes: u64,
+        /// A file of more bytes makes room for a new one.
+        turn_at: u64,
+    },
 }
 
 /// Of a usual event, or less.
 const LINE_BYTES: usize = 1024;
+/// A rotation that has failed is tried again when the file has grown by one
+/// part in so many.
+const RETRY_PART: u64 = 10;
 /// Between two complaints: a full disk must not fill another log.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
@@ -63,12 +73,14 @@ impl AuditLog {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         }
         let (file, bytes) = open(path)?;
+        let mut turn_at = u64::MAX;
         // It may be there from before; what is no file has its own ways.
         if file.metadata()?.is_file() {
             file.set_permissions(std::fs::Permissions::from_mode(0o600))?;
+            turn_at = rotation.bytes_max;
         }
         remove_old(path, rotation, now);
-        Ok(Self::to(To::File { path: path.to_owned(), rotation, file, bytes }))
+        Ok(Self::to(To::File { path: path.to_owned(), rotation, file, bytes, turn_at }))
     }
 
     /// Writes to standard output.
@@ -101,12 +113,17 @@ impl AuditLog {
 
 impl To {
     fn write(&mut self, line: &[u8], now: Timestamp) -> io::Result<()> {
-        let Self::File { path, rotation, file, bytes } = self else { return io::stdout().lock().write_all(line) };
+        let Self::File { path, rotation, file, bytes, turn_at } = self else {
+            return io::stdout().lock().write_all(line);
+        };
         let length = line.len() as u64;
-        if *bytes > 0 && *bytes + length > rotation.bytes_max {
+        if *bytes > 0 && *bytes + length > *turn_at {
             match rotate(path, *rotation) {
-                Ok(fresh) => (*file, *bytes) = fresh,
-                Err(error) => tracing::warn!(%error, path = %path.display(), "the audit log can not be rotated"),
+                Ok(fresh) => (*file, *bytes, *turn_at) = (fresh, 0, rotation.bytes_max),
+                Err(error) => {
+                    *turn_at = *bytes + length + rotation.bytes_max / RETRY_PART;
+                    tracing::warn!(%error, path = %path.display(), "the audit log can not be rotated");
+                }
             }
             remove_old(path, *rotation, now);
         }
@@ -127,20 +144,49 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
 }
 
 fn older(path: &Path, age: usize) -> PathBuf {
+    beside(path, &age.to_string())
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{age}"));
+    name.push(".");
+    name.push(ending);
     name.into()
 }
 
-fn rotate(path: &Path, rotation: Rotation) -> io::Result<(File, u64)> {
-    for age in (1..rotation.older_max).rev().filter(|age| older(path, *age).exists()) {
+/// The new file is there before any other is touched: what fails must not
+/// cost the past.
+fn rotate(path: &Path, rotation: Rotation) -> io::Result<File> {
+    let fresh = beside(path, "new");
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        // Left behind by a crash, or not there.
+        _ => {}
+    }
+    let (file, _) = open(&fresh)?;
+    let turned = shift(path, rotation).and_then(|()| std::fs::rename(&fresh, path));
+    if turned.is_err() {
+        // The next turn removes it, if this does not.
+        let _ = std::fs::remove_file(&fresh);
+    }
+    turned.map(|()| file)
+}
+
+/// Moves the older files up as far as there is no gap yet. So a turn that is
+/// tried again goes on where the last one failed, and no file is lost to it.
+fn shift(path: &Path, rotation: Rotation) -> io::Result<()> {
+    if rotation.older_max == 0 || !path.exists() {
+        return Ok(());
+    }
+    let gap = (1..rotation.older_max).find(|age| !older(path, *age).exists()).unwrap_or(rotation.older_max);
+    for age in (1..gap).rev() {
         std::fs::rename(older(path, age), older(path, age + 1))?;
     }
-    match rotation.older_max {
-        0 => std::fs::remove_file(path)?,
-        _ => std::fs::rename(path, older(path, 1))?,
+    match std::fs::rename(path, older(path, 1)) {
+        // Somebody has taken it away meanwhile.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        renamed => renamed,
     }
-    open(path)
 }
 
 /// What could not be removed is tried again at the next turn.
@@ -191,6 +237,48 @@ mod tests {
     }
 
     #[test]
+    fn a_turn_that_fails_costs_no_older_file_and_is_tried_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let rotation = Rotation { bytes_max: 20, older_max: 3, age_max: None };
+        for age in 1..=3 {
+            std::fs::write(older(&path, age), age.to_string()).unwrap();
+        }
+        let log = AuditLog::open(&path, rotation, now().wall).unwrap();
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        // No file can be opened in the place of a directory.
+        std::fs::create_dir(beside(&path, "new")).unwrap();
+        for number in 1..=4 {
+            log.write(&json!({"event number": number}), now());
+        }
+        assert_eq!(read(&path).lines().count(), 4, "it goes on with the one it has");
+        assert_eq!([1, 2, 3].map(|age| read(&older(&path, age))), ["1", "2", "3"]);
+
+        std::fs::remove_dir(beside(&path, "new")).unwrap();
+        for number in 5..=6 {
+            log.write(&json!({"event number": number}), now());
+        }
+        assert!(read(&older(&path, 1)).starts_with("{\"event number\":"));
+        assert!(read(&path).ends_with("{\"event number\":6}\n") && !beside(&path, "new").exists());
+    }
+
+    #[test]
+    fn a_log_that_somebody_has_taken_away_is_begun_anew_and_costs_no_older_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.log");
+        let rotation = Rotation { bytes_max: 20, older_max: 2, age_max: None };
+        let log = AuditLog::open(&path, rotation, now().wall).unwrap();
+        std::fs::write(older(&path, 1), "1").unwrap();
+        std::fs::write(older(&path, 2), "2").unwrap();
+        log.write(&json!({"event number": 1}), now());
+        std::fs::remove_file(&path).unwrap();
+        log.write(&json!({"event number": 2}), now());
+        let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+        assert_eq!(read(&path), "{\"event number\":2}\n");
+        assert_eq!([1, 2].map(|age| read(&older(&path, age))), ["1", "2"]);
+    }
+
+    #[test]
     fn files_that_are_too_old_go() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
@@ -212,7 +300,7 @@ mod tests {
     fn what_can_not_be_written_is_counted() {
         let file = OpenOptions::new().append(true).open("/dev/full").unwrap();
         let rotation = Rotation::default();
-        let log = AuditLog::to(To::File { path: "/dev/full".into(), rotation, file, bytes: 0 });
+        let log = AuditLog::to(To::File { path: "/dev/full".into(), rotation, file, bytes: 0, turn_at: u64::MAX });
         log.write(&json!({}), now());
         log.write(&json!({}), now());
         assert_eq!((log.lost.load(Ordering::Relaxed), log.written.load(Ordering::Relaxed)), (2, 0));

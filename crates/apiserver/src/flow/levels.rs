@@ -11,11 +11,16 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
+use crate::intake::party;
+
 /// Seats of all levels together: upstream's 400 for reading and 200 for writing.
 pub(super) const SEATS_TOTAL: usize = 600;
 /// Longer lines are not believed.
 const LINE_MAX: usize = 1000;
 const FLOWS_WAITING_MAX: usize = 1000;
+/// So many accounts of a namespace have lines of their own; all others of it
+/// share one. Whoever may make one account may make a thousand.
+const LINES_PER_NAMESPACE_MAX: usize = 50;
 
 /// A PriorityLevelConfiguration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,6 +48,8 @@ struct Level<W> {
     /// Each flow with a line once.
     turns: VecDeque<Flow>,
     lines: HashMap<Flow, VecDeque<(usize, W)>>,
+    /// How many of the lines are of accounts of one namespace.
+    of_accounts: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
@@ -60,12 +67,18 @@ impl<W> Default for Levels<W> {
 
 impl<W> Level<W> {
     fn new() -> Self {
-        let (turns, lines) = (VecDeque::new(), HashMap::new());
-        Self { nominal: 0, kept: 0, most: 0, line_max: 0, taken: 0, waiting: 0, turns, lines }
+        let (turns, lines, of_accounts) = (VecDeque::new(), HashMap::new(), HashMap::new());
+        Self { nominal: 0, kept: 0, most: 0, line_max: 0, taken: 0, waiting: 0, turns, lines, of_accounts }
     }
 
     fn beyond(&self, more: usize) -> usize {
         (self.taken + more).saturating_sub(self.kept)
+    }
+
+    /// How many seats somebody takes who asks for so many. More than there can
+    /// ever be would be waited for in vain.
+    fn clamp(&self, width: usize) -> usize {
+        width.min(self.most).max(1)
     }
 }
 
@@ -89,11 +102,16 @@ impl<W> Levels<W> {
             level.most = (level.nominal + borrowed).min(total);
             level.line_max = config.line_max.min(LINE_MAX);
         }
-        self.pool = total.saturating_sub(self.levels.values().map(|level| level.kept).sum());
+        let kept = self.levels.values().map(|level| level.kept).sum();
+        // Never empty, or whoever waits in a level without seats would do so for ever.
+        self.pool = total.saturating_sub(kept).max(1);
+        for level in self.levels.values_mut() {
+            level.most = level.most.min(level.kept + self.pool);
+        }
     }
 
     fn fits(&self, level: &Level<W>, width: usize) -> bool {
-        let wide = width.min(level.most).max(1);
+        let wide = level.clamp(width);
         let others: usize = self.levels.values().map(|level| level.beyond(0)).sum();
         let mine = level.beyond(wide) - level.beyond(0);
         level.taken + wide <= level.most && (mine == 0 || others + mine <= self.pool)
@@ -106,7 +124,7 @@ impl<W> Levels<W> {
             return None;
         }
         let level = self.levels.get_mut(name)?;
-        let width = width.min(level.most).max(1);
+        let width = level.clamp(width);
         level.taken += width;
         Some(width)
     }
@@ -123,7 +141,7 @@ impl<W> Levels<W> {
         if level.line_max == 0 {
             return Err(Refusal::ConcurrencyLimit);
         }
-        let width = width.min(level.most).max(1);
+        let (width, flow) = (level.clamp(width), level.line_of(flow));
         if let Some(line) = level.lines.get_mut(&flow) {
             let before = line.len();
             if before >= level.line_max {
@@ -137,8 +155,7 @@ impl<W> Levels<W> {
         } else if level.lines.len() >= FLOWS_WAITING_MAX {
             return Err(Refusal::QueueFull);
         } else {
-            level.turns.push_back(flow.clone());
-            level.lines.insert(flow, VecDeque::from([(width, who)]));
+            level.begin_line(flow, (width, who));
         }
         level.waiting += 1;
         Ok(())
@@ -150,8 +167,11 @@ impl<W> Levels<W> {
         }
     }
 
-    /// Whoever may go on now, with the seats taken.
-    pub(super) fn next(&mut self) -> Option<(Arc<str>, usize, W)> {
+    /// Whoever may go on now, with the seats taken. Those who left hold nobody up.
+    pub(super) fn next(&mut self, is_gone: impl Fn(&W) -> bool) -> Option<(Arc<str>, usize, W)> {
+        for level in self.levels.values_mut() {
+            level.forget(&is_gone);
+        }
         let ready = self.levels.iter().filter(|(_, level)| match level.front() {
             Some(width) => self.fits(level, width),
             None => false,
@@ -160,6 +180,8 @@ impl<W> Levels<W> {
         let name = Arc::clone(name);
         let level = self.levels.get_mut(&name)?;
         let (width, who) = level.pop()?;
+        // It may have less now than when they came.
+        let width = level.clamp(width);
         level.taken += width;
         Some((name, width, who))
     }
@@ -176,13 +198,65 @@ impl<W> Level<W> {
         let line = self.lines.get_mut(&flow)?;
         let first = line.pop_front();
         if line.is_empty() {
-            self.lines.remove(&flow);
+            self.end_line(&flow);
         } else {
             self.turns.push_back(flow);
         }
         self.waiting -= usize::from(first.is_some());
         first
     }
+
+    /// Those who are next and have left.
+    fn forget(&mut self, is_gone: &impl Fn(&W) -> bool) {
+        while let Some(flow) = self.turns.front() {
+            if let Some(line) = self.lines.get_mut(flow) {
+                let gone = line.iter().take_while(|(_, who)| is_gone(who)).count();
+                line.drain(..gone);
+                self.waiting -= gone;
+                if !line.is_empty() {
+                    return;
+                }
+            }
+            if let Some(flow) = self.turns.pop_front() {
+                self.end_line(&flow);
+            }
+        }
+    }
+
+    /// Where a flow waits.
+    fn line_of(&self, flow: Flow) -> Flow {
+        let shared = account_of(&flow).filter(|namespace| {
+            let lines = self.of_accounts.get(*namespace).copied().unwrap_or_default();
+            lines >= LINES_PER_NAMESPACE_MAX && !self.lines.contains_key(&flow)
+        });
+        match shared {
+            Some(namespace) => (Arc::clone(&flow.0), namespace.to_owned()),
+            None => flow,
+        }
+    }
+
+    fn begin_line(&mut self, flow: Flow, first: (usize, W)) {
+        if let Some(namespace) = account_of(&flow) {
+            *self.of_accounts.entry(namespace.to_owned()).or_default() += 1;
+        }
+        self.turns.push_back(flow.clone());
+        self.lines.insert(flow, VecDeque::from([first]));
+    }
+
+    fn end_line(&mut self, flow: &Flow) {
+        let Some(namespace) = self.lines.remove(flow).and_then(|_| account_of(flow)) else { return };
+        let Some(lines) = self.of_accounts.get_mut(namespace) else { return };
+        *lines -= 1;
+        if *lines == 0 {
+            self.of_accounts.remove(namespace);
+        }
+    }
+}
+
+/// What accounts of one namespace have in common; None: it is no account's flow.
+fn account_of(flow: &Flow) -> Option<&str> {
+    let party = party(&flow.1);
+    (party.len() < flow.1.len()).then_some(party)
 }
 
 /// Why nobody waits, as metrics name it.
@@ -250,9 +324,9 @@ mod tests {
         assert_eq!(levels.wait(("low", flow("storm")), 1, "s4", |_| false), Err(Refusal::QueueFull));
         let mut order = Vec::new();
         for _ in 0..4 {
-            assert!(levels.next().is_none(), "all seats are taken");
+            assert!(levels.next(|_| false).is_none(), "all seats are taken");
             levels.give_back("low", 1);
-            order.push(levels.next().expect("somebody waits").2);
+            order.push(levels.next(|_| false).expect("somebody waits").2);
         }
         assert_eq!(order, ["s1", "q", "s2", "s3"]);
     }
@@ -266,7 +340,7 @@ mod tests {
         }
         assert_eq!(levels.wait(("low", flow("u")), 1, "d", |who| *who == "gone"), Ok(()));
         levels.give_back("low", 1);
-        assert_eq!(levels.next().map(|next| next.2), Some("b"));
+        assert_eq!(levels.next(|_| false).map(|next| next.2), Some("b"));
     }
 
     #[test]
@@ -276,9 +350,9 @@ mod tests {
         assert_eq!(levels.wait(("a", flow("u")), 1, "a", |_| false), Ok(()));
         assert_eq!(levels.wait(("b", flow("u")), 2, "b", |_| false), Ok(()));
         levels.give_back("a", 1);
-        assert_eq!(levels.next().map(|next| next.2), Some("a"), "two seats are not there yet");
+        assert_eq!(levels.next(|_| false).map(|next| next.2), Some("a"), "two seats are not there yet");
         levels.give_back("a", 2);
-        assert_eq!(levels.next().map(|next| next.2), Some("b"));
+        assert_eq!(levels.next(|_| false).map(|next| next.2), Some("b"));
     }
 
     #[test]
@@ -299,5 +373,57 @@ mod tests {
         levels.give_back("a", 3);
         levels.configure(&[config("b", 1, 0)], 4);
         assert!(levels.take("a", 1).is_none());
+    }
+
+    #[test]
+    fn nobody_waits_for_more_seats_than_a_level_can_ever_have() {
+        let mut levels = levels(&[config("a", 50, 0), config("b", 50, 0)], 8);
+        assert_eq!(levels.take("a", 10), Some(5), "its own and the last of the pool");
+        assert_eq!(levels.wait(("a", flow("u")), 10, "wide", |_| false), Ok(()));
+        levels.give_back("a", 5);
+        assert_eq!(levels.next(|_| false), Some(("a".into(), 5, "wide")));
+        assert_eq!(levels.wait(("a", flow("u")), 10, "more", |_| false), Ok(()));
+        levels.configure(&[config("a", 1, 0), config("b", 3, 0)], 8);
+        levels.give_back("a", 5);
+        assert_eq!(levels.next(|_| false), Some(("a".into(), 3, "more")), "as much as there is now");
+        levels.give_back("a", 3);
+        // Nothing is left of its own, and those who wait still get their turn.
+        while levels.take("a", 1).is_some() {}
+        assert_eq!(levels.wait(("a", flow("u")), 10, "last", |_| false), Ok(()));
+        levels.configure(&[config("b", 1, 0)], 8);
+        levels.give_back("a", 3);
+        assert_eq!(levels.next(|_| false), Some(("a".into(), 1, "last")));
+    }
+
+    #[test]
+    fn who_has_left_holds_up_nobody_behind_them() {
+        let mut levels = levels(&[config("a", 1, 100), config("b", 1, 100)], 4);
+        while levels.take("b", 1).is_some() {}
+        for (user, width, who) in [("u", 3, "gone"), ("v", 1, "gone"), ("u", 1, "here")] {
+            assert_eq!(levels.wait(("a", flow(user)), width, who, |_| false), Ok(()));
+        }
+        levels.give_back("b", 1);
+        assert_eq!(levels.next(|_| false), None, "three seats are not there");
+        let is_gone = |who: &&str| *who == "gone";
+        assert_eq!(levels.next(is_gone), Some(("a".into(), 1, "here")));
+        levels.give_back("a", 1);
+        assert_eq!(levels.next(is_gone), None);
+        assert_eq!(levels.take("a", 1), Some(1), "nobody waits");
+    }
+
+    #[test]
+    fn accounts_of_one_namespace_leave_lines_to_others() {
+        let mut levels = levels(&[config("low", 1, 0)], 1);
+        levels.take("low", 1);
+        let account = |number: usize| flow(&format!("system:serviceaccount:a:{number}"));
+        let waiting = (0..2 * FLOWS_WAITING_MAX)
+            .filter(|number| levels.wait(("low", account(*number)), 1, "a", |_| false).is_ok());
+        assert_eq!(waiting.count(), LINES_PER_NAMESPACE_MAX + 3, "and one line for all others");
+        assert_eq!(levels.wait(("low", flow("system:serviceaccount:b:x")), 1, "b", |_| false), Ok(()));
+        levels.give_back("low", 1);
+        while levels.next(|_| false).is_some() {
+            levels.give_back("low", 1);
+        }
+        assert!(levels.levels["low"].of_accounts.is_empty() && levels.levels["low"].lines.is_empty());
     }
 }

@@ -82,13 +82,25 @@ fn lists(list: &[String], wanted: &str) -> bool {
     list.iter().any(|item| item == "*" || item == wanted)
 }
 
+/// Whether a list has `resource` or `resource/subresource`. Asked for every rule
+/// of every request, so nothing is put together for it.
+fn names(list: &[String], resource: &str, subresource: &str) -> bool {
+    list.iter().any(|item| match item.strip_prefix(resource) {
+        _ if item == "*" => true,
+        Some(rest) if subresource.is_empty() => rest.is_empty(),
+        Some(rest) => rest.strip_prefix('/') == Some(subresource),
+        None => false,
+    })
+}
+
 impl Subject {
     fn is(&self, who: &Identity) -> bool {
         let user = self.user.as_ref().is_some_and(|user| user.name == "*" || user.name == who.user);
         let group = |name: &str| name == "*" || who.groups.iter().any(|group| group == name);
         let account = |named: &Named| {
-            let prefix = format!("system:serviceaccount:{}:", named.namespace);
-            who.user.strip_prefix(&prefix).is_some_and(|name| named.name == "*" || named.name == name)
+            let rest = who.user.strip_prefix("system:serviceaccount:");
+            let rest = rest.and_then(|rest| rest.strip_prefix(named.namespace.as_str())?.strip_prefix(':'));
+            rest.is_some_and(|name| named.name == "*" || named.name == name)
         };
         user || self.group.as_ref().is_some_and(|named| group(&named.name))
             || self.service_account.as_ref().is_some_and(account)
@@ -111,7 +123,7 @@ impl Rules {
                 is_there
                     && lists(&rule.verbs, &access.verb)
                     && lists(&rule.api_groups, &to.group)
-                    && lists(&rule.resources, &to.combined())
+                    && names(&rule.resources, &to.resource, &to.subresource)
             }),
         }
     }
@@ -278,6 +290,22 @@ mod tests {
         };
         let (schema, _) = schemas.classify(who, &access, 0);
         (schema.name.to_string(), schema.level.to_string(), schema.flow(who, &access))
+    }
+
+    #[test]
+    fn subresources_are_named_with_what_they_are_of() {
+        for (item, resource, subresource, wanted) in [
+            ("*", "pods", "status", true),
+            ("pods", "pods", "", true),
+            ("pods", "pods", "status", false),
+            ("pods/status", "pods", "status", true),
+            ("pods/status", "pods", "", false),
+            ("pods", "pod", "s", false),
+            ("nodes/log", "pods", "log", false),
+        ] {
+            let list = ["none".to_owned(), item.to_owned()];
+            assert_eq!(names(&list, resource, subresource), wanted, "{item} {resource} {subresource}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::fixture::{Fixture, fixture_with};
+use crate::fixture::{Client, Fixture, fixture_with};
 use apiserver::{Audit, AuditLog, AuditPolicy, Config, Rotation};
 use http::Request;
 use http_body_util::{BodyExt, Full};
@@ -201,6 +201,34 @@ async fn what_callers_say_is_bounded() {
     assert_eq!(event["annotations"], json!({"audit.k8s.io/truncated": "true"}));
     audited.server.admin.get(&format!("/api/v1/namespaces/{}/pods/x", "n".repeat(20_000))).await;
     assert!(audited.events()[1].to_string().len() < 16_000);
+}
+
+#[tokio::test]
+async fn strangers_can_not_push_the_past_out_of_the_log() {
+    let audited = Audited::by(AuditPolicy::default()).await;
+    let stranger = Client(audited.server.api.anonymous());
+    for number in 0..150 {
+        let request = Request::builder()
+            .method("POST")
+            // Also where strangers are somebody.
+            .uri(format!("{}?{}", [MAPS, "/livez/x"][number % 2], "x".repeat(8_000)))
+            .header("user-agent", "y".repeat(5_000));
+        let code = stranger.send(request.body(Full::default()).unwrap()).await.status();
+        assert!(code.is_client_error(), "{code}");
+    }
+    let events = audited.events();
+    assert_eq!(events.len(), 100);
+    assert!(events.iter().all(|event| event.to_string().len() < 2_000), "{}", events[0]);
+    audited.server.admin.post(MAPS, &json!({"metadata": {"name": "a"}})).await;
+    audited.server.admin.post(MAPS, &json!({"metadata": {"name": "b"}})).await;
+    let events = audited.events();
+    assert_eq!(events[100]["annotations"], json!({"podium.io/suppressed": "50"}), "others are told of as ever");
+    assert_eq!(events[101].get("annotations"), None, "and it is said once");
+    audited.server.clock.advance(std::time::Duration::from_secs(60));
+    stranger.post(MAPS, &json!({})).await;
+    assert_eq!(audited.events().len(), 103);
+    let (_, metrics) = audited.server.admin.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("\npodium_audit_suppressed_total 50\n"), "{metrics}");
 }
 
 #[tokio::test(start_paused = true)]

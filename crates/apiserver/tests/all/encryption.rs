@@ -120,3 +120,32 @@ async fn a_secret_that_does_not_decrypt_is_an_error_for_itself_alone() {
     let names: Vec<_> = list["items"].as_array().unwrap().iter().map(|item| &item["metadata"]["name"]).collect();
     assert_eq!(names, ["kept"]);
 }
+
+#[tokio::test]
+async fn a_namespace_with_a_secret_that_does_not_decrypt_is_not_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
+    let (team, secrets) = ("/api/v1/namespaces/team", "/api/v1/namespaces/team/secrets");
+    let admin = server(&path, sealed(1)).await;
+    admin.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await;
+    let (code, made) = admin.post(secrets, &secret("lost", PLAIN)).await;
+    assert_eq!(code, 201, "{made}");
+    drop(admin);
+
+    let admin = server(&path, sealed(2)).await;
+    let response = admin.get_as(secrets, "application/json").await;
+    let warning = response.headers()["warning"].to_str().unwrap();
+    assert_eq!(warning, "299 - \"1 objects of this list can not be read: a get of one says why\"");
+    assert_eq!(admin.delete(team, &Value::Null).await.0, 200);
+    let empty = json!({"kind": "Namespace", "metadata": {"name": "team"}, "spec": {}});
+    let (code, answer) = admin.put(&format!("{team}/finalize"), &empty).await;
+    let words = "Internal error occurred: namespace team is not empty: 1 of its secrets can not be read";
+    assert_eq!((code, answer["message"].as_str().unwrap()), (500, words));
+    assert_eq!(admin.get(team).await.0, 200);
+
+    let anyway = json!({"ignoreStoreReadErrorWithClusterBreakingPotential": true});
+    let (code, answer) = admin.delete(&format!("{secrets}/lost"), &anyway).await;
+    assert_eq!(code, 200, "{answer}");
+    assert_eq!(admin.put(&format!("{team}/finalize"), &empty).await.0, 200);
+    assert_eq!(admin.get(team).await.0, 404);
+}

@@ -249,6 +249,40 @@ async fn api_006_a_storm_of_one_caller_starves_neither_nodes_nor_others() {
     assert!(metrics.contains("reason=\"queue-full\""), "{metrics}");
 }
 
+/// A level of a single seat for which nobody waits, and who belongs to it.
+async fn guests(fixture: &Fixture, rule: Value) {
+    let level = json!({"metadata": {"name": "guests"}, "spec": {"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
+    let schema = json!({"metadata": {"name": "guests"}, "spec": {"priorityLevelConfiguration": {"name": "guests"},
+        "matchingPrecedence": 500, "rules": [rule]}});
+    for (kind, doc) in [("prioritylevelconfigurations", level), ("flowschemas", schema)] {
+        let (code, made) = fixture.admin.post(&format!("{FLOWS}/{kind}"), &doc).await;
+        assert_eq!(code, 201, "{made}");
+    }
+}
+
+#[tokio::test]
+async fn api_006_a_watch_takes_its_turn_and_keeps_no_seat() {
+    let fixture = fixture().await;
+    fixture.admin.allow("jane", json!([{"verbs": ["watch"], "apiGroups": [""], "resources": ["pods"]}])).await;
+    let rule = json!({"subjects": [{"kind": "User", "user": {"name": "jane"}}], "resourceRules": [
+        {"verbs": ["watch"], "apiGroups": [""], "resources": ["pods"], "namespaces": ["*"]}]});
+    guests(&fixture, rule).await;
+    let (_, schema) = fixture.admin.get(&format!("{FLOWS}/flowschemas/guests")).await;
+    let jane = Client(fixture.api.service(Identity::new("jane", ["dev"])));
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        let response = jane.get_as(&format!("{PODS}?watch=true"), "application/json").await;
+        assert_eq!(response.status(), 200, "{} are open", open.len());
+        let told = response.headers()["x-kubernetes-pf-flowschema-uid"].to_str().unwrap();
+        assert_eq!(schema["metadata"]["uid"], told);
+        open.push(response);
+    }
+    let (_, metrics) = fixture.admin.get("/metrics").await;
+    let turns = "dispatched_requests_total{flow_schema=\"guests\",priority_level=\"guests\"} 3\n";
+    assert!(metrics.as_str().unwrap().contains(turns), "{metrics}");
+}
+
 #[tokio::test]
 async fn api_065_what_is_stored_says_whose_turn_it_is() {
     let fixture = fixture().await;
@@ -265,15 +299,9 @@ async fn api_065_what_is_stored_says_whose_turn_it_is() {
     };
     let usual = "prioritylevelconfigurations/global-default";
     assert_eq!(told(&jane).await, (uid("flowschemas/global-default").await, uid(usual).await));
-    let level = json!({"metadata": {"name": "guests"}, "spec": {"type": "Limited", "limited": {
-        "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": {"type": "Reject"}}}});
-    let schema = json!({"metadata": {"name": "guests"}, "spec": {"priorityLevelConfiguration": {"name": "guests"},
-        "matchingPrecedence": 500, "rules": [{"subjects": [{"kind": "User", "user": {"name": "jane"}}],
-            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["/version"]}]}]}});
-    for (kind, doc) in [("prioritylevelconfigurations", level), ("flowschemas", schema)] {
-        let (code, made) = fixture.admin.post(&format!("{FLOWS}/{kind}"), &doc).await;
-        assert_eq!(code, 201, "{made}");
-    }
+    let rule = json!({"subjects": [{"kind": "User", "user": {"name": "jane"}}],
+        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["/version"]}]});
+    guests(&fixture, rule).await;
     let guests = (uid("flowschemas/guests").await, uid("prioritylevelconfigurations/guests").await);
     assert_eq!(told(&jane).await, guests);
     let exempt = (uid("flowschemas/exempt").await, uid("prioritylevelconfigurations/exempt").await);

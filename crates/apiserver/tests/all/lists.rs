@@ -127,6 +127,49 @@ async fn readers_that_never_read_cost_a_small_part_of_what_they_ask_for() {
     assert!(grown * 3 < asked_for, "{grown} of {asked_for}");
 }
 
+/// Every deletion that waits for somebody begins with a mark, which makes the
+/// object larger.
+#[tokio::test]
+async fn a_store_without_any_room_lets_everybody_delete() {
+    let options = Options { quota_bytes: 2 << 20, ..Options::default() };
+    let fixture = fixture_on(Config::default(), options).await;
+    let admin = &fixture.admin;
+    admin.allow("jane", json!([{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]}])).await;
+    let jane = Client(fixture.api.service(Identity::new("jane", [""; 0])));
+    for name in ["held1", "held2", "held3"] {
+        let held = json!({"metadata": {"name": name, "labels": {"a": "b"}, "finalizers": ["example.com/hold"]}});
+        assert_eq!(admin.post(MAPS, &held).await.0, 201);
+    }
+    admin.post(MAPS, &json!({"metadata": {"name": "pad"}})).await;
+    let pad =
+        async |bytes: usize| admin.merge(&format!("{MAPS}/pad"), &json!({"data": {"pad": "x".repeat(bytes)}})).await.0;
+    assert_eq!(pad(1).await, 200);
+    let mut filler = 0;
+    while admin.post(MAPS, &map(&format!("f{filler}"))).await.0 == 201 {
+        filler += 1;
+    }
+    let (mut bytes, mut step) = (1, OBJECT_BYTES);
+    while step > 1 {
+        match pad(bytes + step).await {
+            200 => bytes += step,
+            _ => step /= 2,
+        }
+    }
+    assert_eq!(pad(bytes + 10).await, 500, "there is no room even for ten bytes");
+
+    let (code, marked) = jane.delete(&format!("{MAPS}/held1"), &Value::Null).await;
+    assert_eq!(code, 200, "{marked}");
+    let (code, answer) = jane.delete(&format!("{MAPS}?labelSelector=a%3Db"), &Value::Null).await;
+    assert_eq!(code, 200, "{answer}");
+    for name in ["held1", "held2", "held3"] {
+        let (_, held) = jane.get(&format!("{MAPS}/{name}")).await;
+        assert!(held["metadata"]["deletionTimestamp"].is_string(), "{held}");
+        let (code, answer) = jane.merge(&format!("{MAPS}/{name}"), &json!({"metadata": {"finalizers": null}})).await;
+        assert_eq!(code, 200, "{answer}");
+        assert_eq!(jane.get(&format!("{MAPS}/{name}")).await.0, 404);
+    }
+}
+
 #[tokio::test]
 async fn a_full_store_refuses_growth_and_keeps_room_for_the_system_and_for_deletes() {
     let quota_bytes = 2 << 20;

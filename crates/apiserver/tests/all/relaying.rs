@@ -1,6 +1,9 @@
 //! What others write about where they are, and what of it the server follows:
 //! addresses that are more than addresses, and the rights it has on the way.
 
+use std::time::Duration;
+
+use ambient::Clock;
 use apiserver::Identity;
 use http::Request;
 use http_body_util::BodyExt as _;
@@ -9,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use crate::fixture;
-use crate::tls::{ADMIN, Cluster, agent, cluster, register};
+use crate::tls::{ADMIN, Cluster, agent, cluster, cluster_at, register};
 
 fn node(address: &Value, port: &Value) -> Value {
     json!({"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n"},
@@ -171,4 +174,37 @@ async fn api_313_events_come_as_messages_to_who_asks_for_them() {
         let event: Value = serde_json::from_slice(&content).unwrap();
         assert_eq!((kind, &event["type"], &event["object"]["metadata"]["name"]), (TEXT, &json!("ADDED"), &json!(name)));
     }
+}
+
+#[tokio::test]
+async fn api_639_what_was_opened_ends_with_the_certificate() {
+    const YEAR_4000: u64 = 64_060_588_800;
+    let clock = Clock::manual();
+    let cluster = cluster_at(clock.clone()).await;
+    cluster.streaming_pod().await;
+    let certificate = cluster.authority.issue_until(ADMIN.0, ADMIN.1, 4000);
+    let now = u64::try_from(clock.now().wall.as_second()).unwrap();
+    clock.advance(Duration::from_secs(YEAR_4000 - now - 1));
+    let open = async |request: http::request::Builder| {
+        let mut response = cluster.open_with(request.header("connection", "Upgrade"), &certificate).await;
+        assert_eq!(response.status(), 101);
+        TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap())
+    };
+    let pods = "/api/v1/namespaces/default/pods";
+    let watch = Request::get(format!("{pods}?watch=true&resourceVersion=0"))
+        .header("upgrade", "websocket")
+        .header("sec-websocket-version", "13")
+        .header("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==");
+    let mut watch = open(watch).await;
+    let exec = Request::post(format!("{pods}/web/exec?container=main&command=id&stdout=true"))
+        .header("upgrade", "SPDY/3.1")
+        .header("x-stream-protocol-version", "v4.channel.k8s.io");
+    let mut exec = open(exec).await;
+    assert_eq!(message(&mut watch).await.0, TEXT, "the pod");
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(message(&mut watch).await.0, CLOSE);
+    let mut heard = Vec::new();
+    // The other side need not say goodbye.
+    let _ = exec.read_to_end(&mut heard).await;
+    assert!(heard.starts_with(b"POST /exec/default/web/main"), "{heard:?}");
 }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::pki::Authority;
+use crate::pki::{Authority, Certificate};
 use ambient::{Clock, Ids, Rng};
 use apiserver::{ApiServer, Config, Identity};
 use bytes::Bytes;
@@ -30,12 +30,16 @@ pub(crate) struct Cluster {
 }
 
 pub(crate) async fn cluster() -> Cluster {
+    cluster_at(Clock::system()).await
+}
+
+pub(crate) async fn cluster_at(clock: Clock) -> Cluster {
     let authority = Authority::new();
     let relay = authority.issue("kube-apiserver-kubelet-client", "podium");
     let dir = tempfile::tempdir().unwrap();
     let store = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
     let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), ..Config::default() };
-    let api = ApiServer::new(Arc::new(store), config, Clock::system(), Ids::new(Rng::seeded(1)));
+    let api = ApiServer::new(Arc::new(store), config, clock, Ids::new(Rng::seeded(1)));
     api.bootstrap().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -256,7 +260,15 @@ impl Cluster {
         request: http::request::Builder,
         (user, group): (&str, &str),
     ) -> Response<hyper::body::Incoming> {
-        let tls = self.authority.client(Some(&self.authority.issue(user, group)));
+        self.open_with(request, &self.authority.issue(user, group)).await
+    }
+
+    pub(crate) async fn open_with(
+        &self,
+        request: http::request::Builder,
+        certificate: &Certificate,
+    ) -> Response<hyper::body::Incoming> {
+        let tls = self.authority.client(Some(certificate));
         let socket = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
         let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.unwrap();

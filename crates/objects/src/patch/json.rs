@@ -58,7 +58,7 @@ impl Document {
             }
             PatchOperation::Copy(copy) => {
                 let from = self.root.at(&steps(&copy.from))?;
-                self.copied += from.size(COPIED_BYTES_MAX - self.copied)?;
+                self.copied += from.size(COPIED_BYTES_MAX.checked_sub(self.copied)?)?;
                 let value = from.to_value();
                 self.put(&steps(&copy.path), value)
             }
@@ -154,12 +154,14 @@ impl Node {
         let sum = |sum: usize, size: usize| Some(sum + size).filter(|sum| *sum <= max);
         match self {
             Self::Whole(value) => size::within(value, max, size::VALUE_BYTES),
-            Self::Map(map) => map.iter().try_fold(size::VALUE_BYTES, |all, (key, value)| {
+            // What is empty takes room, too: nothing passes once there is none.
+            Self::Map(map) => map.iter().try_fold(sum(0, size::VALUE_BYTES)?, |all, (key, value)| {
                 let all = sum(all, key.len())?;
                 sum(all, value.size(max - all)?)
             }),
             Self::List(list) => {
-                list.iter().try_fold(size::VALUE_BYTES, |all, item| sum(all, item.size(max.saturating_sub(all))?))
+                let none = sum(0, size::VALUE_BYTES)?;
+                list.iter().try_fold(none, |all, item| sum(all, item.size(max - all)?))
             }
         }
     }

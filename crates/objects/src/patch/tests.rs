@@ -182,6 +182,15 @@ fn api_390_copies_stop_at_three_mebibytes_altogether() {
     let times = |count: usize| operations((0..count).map(|n| copy(&format!("/b{n}"))).collect());
     assert!(json_patch(&large, &times(2)).is_ok());
     assert!(matches!(json_patch(&large, &times(3)), Err(PatchError::Unprocessable(_))));
+    // Where hardly anything is left, not even what has become empty is copied.
+    let nearly = json!({"a": "x".repeat((3 << 20) - 42), "emptied": {"k": 1}});
+    let rest = operations(vec![
+        copy("/b"),
+        json!({"op": "remove", "path": "/emptied/k"}),
+        json!({"op": "copy", "from": "/emptied", "path": "/c"}),
+        json!({"op": "copy", "from": "/emptied", "path": "/d"}),
+    ]);
+    assert!(matches!(json_patch(&nearly, &rest), Err(PatchError::Unprocessable(_))));
 }
 
 #[test]

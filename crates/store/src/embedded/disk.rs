@@ -109,23 +109,43 @@ fn open_file(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError
 
 /// Puts everything into a new file, sealed as it should be, and that in the
 /// place of the old one: pages a file no longer uses keep what was in them.
+/// Where that fails, the old one goes on.
 fn write_anew(location: &Location, old: Database, image: &Image) -> Result<Database, OpenError> {
     let path = location.path.as_path();
     let fresh = path.with_extension("new");
-    let io = |source| OpenError::Io { path: fresh.clone(), source };
-    match fs::remove_file(&fresh) {
+    let new = match replace(location, &fresh, &old, image) {
+        Ok(new) => new,
+        Err(error) => {
+            // A full disk, say. The old file is as good as it was, and what is
+            // written from now on is sealed as it should be.
+            tracing::warn!(%error, path = %path.display(), "the store can not be written anew, and stays as it is");
+            // Half of a file would keep the disk full. What is not there is not missed.
+            let _ = fs::remove_file(&fresh);
+            return Ok(old);
+        }
+    };
+    // From here on there is no way back: the old file has no name any more.
+    if let Some(parent) = path.parent() {
+        let synced = File::open(parent).and_then(|dir| dir.sync_all());
+        synced.map_err(|source| OpenError::Io { path: path.to_owned(), source })?;
+    }
+    drop(old);
+    Ok(new)
+}
+
+/// The last step puts the new file in the place of the old one; if any fails,
+/// the old one is still there.
+fn replace(location: &Location, fresh: &Path, old: &Database, image: &Image) -> Result<Database, OpenError> {
+    let io = |source| OpenError::Io { path: fresh.to_owned(), source };
+    match fs::remove_file(fresh) {
         // What was begun before a crash.
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(io(error)),
     }
-    let new = open_file(&fresh, location.page_cache_bytes)?;
-    copy(&old, &new, image, &*location.seal).map_err(|error| table_error(&fresh, error))?;
-    fs::rename(&fresh, path).map_err(io)?;
-    if let Some(parent) = path.parent() {
-        File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
-    }
-    drop(old);
+    let new = open_file(fresh, location.page_cache_bytes)?;
+    copy(old, &new, image, &*location.seal).map_err(|error| table_error(fresh, error))?;
+    fs::rename(fresh, &location.path).map_err(io)?;
     Ok(new)
 }
 

@@ -100,6 +100,29 @@ async fn a_start_writes_the_file_anew_until_nothing_old_is_left_in_it() {
     }
 }
 
+#[tokio::test]
+async fn a_file_that_can_not_be_written_anew_is_used_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
+    let store = Embedded::open(&path, Options::default()).unwrap();
+    store.write(vec![Op::create("/s/old", SECRET)]).await.unwrap();
+    drop(store);
+    // Nothing can be written in the place of a directory.
+    let fresh = path.with_extension("new");
+    std::fs::create_dir(&fresh).unwrap();
+    let store = open(&path, Toy(1));
+    assert_eq!(value(&store, "/s/old").await, SECRET);
+    store.write(vec![Op::create("/s/new", "angelfish")]).await.unwrap();
+    drop(store);
+    assert!(holds(&path, SECRET.as_bytes()) && !holds(&path, b"angelfish"));
+
+    std::fs::remove_dir(&fresh).unwrap();
+    let store = open(&path, Toy(1));
+    assert!(!holds(&path, SECRET.as_bytes()), "the next start tries again");
+    assert_eq!(value(&store, "/s/old").await, SECRET);
+    assert_eq!(value(&store, "/s/new").await, "angelfish");
+}
+
 /// Reads and watches of a store with one entry that can not be opened.
 async fn check_unreadable(store: &dyn Store, after: Revision) {
     let error = store.get("/s/bad").await.unwrap_err();
@@ -107,6 +130,9 @@ async fn check_unreadable(store: &dyn Store, after: Revision) {
     assert_eq!(error.to_string(), "unable to transform key \"/s/bad\": no matching prefix found");
     let listing = store.list(ListRequest::all("/s/")).await.unwrap();
     assert_eq!(listing.entries.iter().map(|entry| &*entry.key).collect::<Vec<_>>(), ["/s/good"]);
+    assert_eq!(listing.unreadable, 1);
+    let page = store.list(ListRequest { limit: Some(0), ..ListRequest::all("/s/") }).await.unwrap();
+    assert_eq!((page.remaining, page.unreadable), (1, 1));
     let conflict = store.write(vec![Op::create("/s/bad", "new")]).await.unwrap_err();
     assert!(matches!(conflict, store::WriteError::Conflict { current: None, .. }), "{conflict}");
     let mut watch = store.watch("/s/", after).await.unwrap();
