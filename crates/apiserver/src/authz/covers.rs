@@ -6,7 +6,7 @@
 //! and what is left is missing. The work has a limit; whoever asks for more
 //! than can be compared is told that it is missing.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::rbac::{Rule, covers_path};
 
@@ -49,18 +49,18 @@ pub(super) struct Part<'a> {
 
 /// A rule somebody has.
 struct Held<'a> {
-    verbs: HashSet<&'a str>,
-    groups: HashSet<&'a str>,
-    resources: HashSet<&'a str>,
-    names: HashSet<&'a str>,
-    paths: HashSet<&'a str>,
+    verbs: BTreeSet<&'a str>,
+    groups: BTreeSet<&'a str>,
+    resources: BTreeSet<&'a str>,
+    names: BTreeSet<&'a str>,
+    paths: BTreeSet<&'a str>,
     /// Those of the paths that end with `*`.
     open_paths: Vec<&'a str>,
 }
 
 impl<'a> Held<'a> {
     fn of(rule: &'a Rule) -> Self {
-        let set = |list: &'a [String]| list.iter().map(String::as_str).collect::<HashSet<&str>>();
+        let set = |list: &'a [String]| list.iter().map(String::as_str).collect::<BTreeSet<&str>>();
         let paths = set(&rule.non_resource_urls);
         let open_paths = paths.iter().copied().filter(|path| path.ends_with('*')).collect();
         Self {
@@ -83,7 +83,7 @@ impl<'a> Held<'a> {
     }
 }
 
-fn lists(set: &HashSet<&str>, wanted: &str) -> bool {
+fn lists(set: &BTreeSet<&str>, wanted: &str) -> bool {
     set.contains("*") || set.contains(wanted)
 }
 
@@ -91,7 +91,7 @@ impl<'a> Part<'a> {
     /// What a rule says of resources, and what it says of paths.
     fn of(rule: &'a Rule) -> Vec<Self> {
         let once = |list: &'a [String]| {
-            let mut seen = HashSet::new();
+            let mut seen = BTreeSet::new();
             list.iter().map(String::as_str).filter(|text| seen.insert(*text)).collect::<Vec<&str>>()
         };
         let verbs = once(&rule.verbs);
@@ -138,7 +138,7 @@ impl<'a> Part<'a> {
         for dimension in Self::DIMENSIONS {
             let kept = std::mem::take(dimension(&mut inside));
             if kept.len() < dimension(&mut open).len() {
-                let set: HashSet<&str> = kept.iter().copied().collect();
+                let set: BTreeSet<&str> = kept.iter().copied().collect();
                 let mut piece = open.clone();
                 dimension(&mut piece).retain(|text| !set.contains(text));
                 rest.push(piece);
