@@ -64,6 +64,7 @@ pub(crate) async fn create(
 /// document is what will be stored.
 pub(crate) async fn judge_create(api: &Api, call: &mut Call, doc: &Value) -> Result<(), ApiError> {
     warn(call, objects::kinds::stored_only::warning(call.kind));
+    node_restriction::check_maker(call, doc)?;
     if is_restricted(call) {
         node_restriction::check(api, call, Write::Create(doc)).await?;
         authz::check_create(api, call, doc).await?;
@@ -102,8 +103,8 @@ pub(crate) async fn judge_delete(api: &Api, call: &Call, old: &Value) -> Result<
 }
 
 /// Who may not give a pod its node, although it may write pods.
-pub(crate) fn judge_binding(caller: &Identity, pod: &str) -> Result<(), ApiError> {
-    node_restriction::check_binding(caller, pod)
+pub(crate) fn judge_binding(caller: &Identity, pod: &str, binding: &Value) -> Result<(), ApiError> {
+    node_restriction::check_binding(caller, pod, binding)
 }
 
 /// API-717: what the namespace's labels say about pods.

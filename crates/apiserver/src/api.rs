@@ -140,6 +140,8 @@ struct Job {
     query: Query,
     body: Payload,
     is_long: bool,
+    /// How long its caller waits, unless it is long.
+    limit: Duration,
     expires: Option<Timestamp>,
 }
 
@@ -167,10 +169,10 @@ enum Admitted {
 
 impl Exchange {
     fn begin(api: &Api, from: &Origin, parts: &request::Parts, query: &Query) -> Self {
-        let given = parts.headers.get("audit-id").cloned();
+        let given = parts.headers.get("audit-id").filter(|id| id.len() <= audit::ID_MAX).cloned();
         Self {
             method: parts.method.clone(),
-            // API-003.
+            // A client that knows its request by an id keeps it, so that both logs tell of the same (API-003).
             audit_id: given.or_else(|| HeaderValue::from_str(&api.ids.uid()).ok()),
             manner: Manner::of(parts, query),
             trail: None,
@@ -184,7 +186,7 @@ impl Exchange {
 
 /// What every answer has.
 fn add_headers(headers: &mut HeaderMap, audit_id: Option<HeaderValue>) {
-    // API-002.
+    // What one caller may see is not for a cache that others share (API-002).
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
     if let Some(id) = audit_id {
         headers.insert("audit-id", id);
@@ -259,6 +261,8 @@ impl Api {
         }
         target::check_segments(&path)?;
         let is_long = is_long(verb, &path, &query);
+        let limit = if verb.is_reading() { READ_TIMEOUT } else { WRITE_TIMEOUT };
+        let limit = if is_long { limit } else { query.patience()?.map_or(limit, |asked| asked.min(limit)) };
         let body = match is_long {
             _ if is_passed_on(&path) => Payload::Passed(body),
             true => Payload::Whole(Bytes::new()),
@@ -274,7 +278,7 @@ impl Api {
             self.wait_turn(&caller, &access, flow::width(body.len()), exchange).await?;
         }
         let expires = from.expires;
-        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long, expires })))
+        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long, limit, expires })))
     }
 
     async fn wait_turn(
@@ -292,7 +296,7 @@ impl Api {
     /// A write runs to its end and is told of whether its caller still waits
     /// or not; whoever waits too long is told that.
     async fn carry_out(self: &Arc<Self>, exchange: Exchange, job: Job) -> Response<Body> {
-        let limit = if job.verb.is_reading() { READ_TIMEOUT } else { WRITE_TIMEOUT };
+        let limit = job.limit;
         if job.is_long {
             let answer = self.unbroken(self.resource(job)).await;
             return self.finish(exchange, answer).await;
@@ -406,10 +410,13 @@ impl Api {
     async fn resource(&self, job: Job) -> Answer {
         let resource = ResourceName { group: job.path.group.clone(), resource: job.path.resource.clone() };
         let verb = job.verb;
-        let answer = match Room::of(&job.caller, verb, &job.path) {
-            Room::SparingReserve => store::sparing_the_reserve(self.work(job)).await,
-            Room::WithReserve => self.work(job).await,
-            Room::Any => store::making_room(self.work(job)).await,
+        let room = Room::of(&job.caller, verb, &job.path);
+        // In a box from here on: whoever wraps it would otherwise copy it, state and all.
+        let work = Box::pin(self.work(job));
+        let answer = match room {
+            Room::SparingReserve => store::sparing_the_reserve(work).await,
+            Room::WithReserve => work.await,
+            Room::Any => store::making_room(work).await,
         };
         answer.map_err(|error| error.during(verb, resource))
     }
@@ -436,11 +443,13 @@ impl Api {
         };
         audit::record(&parts.extensions, &body);
         if path.group.is_empty() && path.resource == "bindings" && verb == Verb::Create {
-            return pods::bind_by_collection(self, &caller, &path, &parts.headers, &query, body).await;
+            return Box::pin(pods::bind_by_collection(self, &caller, &path, &parts.headers, &query, body)).await;
         }
         let kind = objects::kinds::find(&path.group, &path.version, &path.resource);
         let kind = kind.ok_or(ApiError::NoSuchResource)?;
-        if kind.is_namespaced() != path.namespace.is_some() && !is_across_namespaces(kind, &path) {
+        // `P/<resource>` of a namespaced kind lists all namespaces (API-108).
+        let is_everywhere = kind.is_namespaced() && path.namespace.is_none() && path.name.is_none();
+        if kind.is_namespaced() != path.namespace.is_some() && !is_everywhere {
             return Err(ApiError::NoSuchResource);
         }
         let upgrade = parts.extensions.remove();
@@ -452,14 +461,17 @@ impl Api {
         call.warnings.extend(answer::deprecation(kind));
         if let Some(body) = passed {
             let is_known = call.kind.subresources.iter().any(|known| known.name() == "proxy");
-            return if is_known { proxy::answer(self, &mut call, body).await } else { Err(ApiError::NoSuchResource) };
+            return match is_known {
+                true => Box::pin(proxy::answer(self, &mut call, body)).await,
+                false => Err(ApiError::NoSuchResource),
+            };
         }
         if !call.kind.ops.is_stored() {
-            return self.ask(verb, &mut call, body).await;
+            return Box::pin(self.ask(verb, &mut call, body)).await;
         }
         let is_token = call.kind.kind == "ServiceAccount" && call.path.subresource.as_deref() == Some("token");
         if is_token && verb == Verb::Create {
-            return accounts::request_token(self, &mut call, body).await;
+            return Box::pin(accounts::request_token(self, &mut call, body)).await;
         }
         let mut response = self.verb(verb, &mut call, body).await?;
         answer::add_warnings(response.headers_mut(), &call.warnings);
@@ -500,27 +512,32 @@ impl Api {
         Ok(json)
     }
 
+    /// What is larger than a read is in a box, or every read would have room for it.
     async fn verb(&self, verb: Verb, call: &mut Call, body: Bytes) -> Answer {
         if let Some(subresource) = call.path.subresource.clone() {
-            return self.subresource(verb, &subresource, call, body).await;
+            return Box::pin(self.subresource(verb, &subresource, call, body)).await;
         }
         let is_everywhere = call.kind.is_namespaced() && call.namespace().is_none();
         match verb {
             Verb::Get => read::get(self, call).await,
             Verb::List => read::list(self, call).await,
             Verb::Watch => match messages::of_lines(call)? {
-                Some(messages) => messages.send(stream::watch(self, call).await?, end_of(self, call)),
-                None => stream::watch(self, call).await,
+                Some(messages) => messages.send(Box::pin(stream::watch(self, call)).await?, end_of(self, call)),
+                None => Box::pin(stream::watch(self, call)).await,
             },
             // API-108: the collection of all namespaces can only be read.
             _ if is_everywhere => Err(ApiError::MethodNotAllowed),
             // API-345: objects are not made by name.
-            Verb::Create if call.path.name.is_none() => write::post(self, call, body).await,
-            Verb::Update if call.path.name.is_some() => write::replace(self, call, body, write::Part::Main).await,
+            Verb::Create if call.path.name.is_none() => Box::pin(write::post(self, call, body)).await,
+            Verb::Update if call.path.name.is_some() => {
+                Box::pin(write::replace(self, call, body, write::Part::Main)).await
+            }
             // API-083, API-084: what most of kubectl's verbs come down to.
-            Verb::Patch if call.path.name.is_some() => write::patch(self, call, body, write::Part::Main).await,
-            Verb::Delete => delete::delete(self, call, body).await,
-            Verb::DeleteCollection => delete::delete_collection(self, call, body).await,
+            Verb::Patch if call.path.name.is_some() => {
+                Box::pin(write::patch(self, call, body, write::Part::Main)).await
+            }
+            Verb::Delete => Box::pin(delete::delete(self, call, body)).await,
+            Verb::DeleteCollection => Box::pin(delete::delete_collection(self, call, body)).await,
             _ => Err(ApiError::MethodNotAllowed),
         }
     }
@@ -540,7 +557,6 @@ impl Api {
             ("scale", Verb::Update) => scale::replace(self, call, body).await,
             ("scale", Verb::Patch) => scale::patch(self, call, body).await,
             ("finalize", Verb::Update) => write::replace(self, call, body, write::Part::Finalize).await,
-            // API-086.
             ("eviction", Verb::Create) => eviction::evict(self, call, body).await,
             ("binding", Verb::Create) => pods::bind(self, call, body).await,
             // API-087, with the streams below.
@@ -579,9 +595,4 @@ fn is_long(verb: Verb, path: &ResourcePath, query: &Query) -> bool {
 
 fn is_passed_on(path: &ResourcePath) -> bool {
     path.subresource.as_deref() == Some("proxy")
-}
-
-/// `P/<resource>` of a namespaced kind lists all namespaces (API-108).
-fn is_across_namespaces(kind: &Kind, path: &ResourcePath) -> bool {
-    kind.is_namespaced() && path.namespace.is_none() && path.name.is_none()
 }

@@ -81,7 +81,8 @@ struct Limits {
 const LIMITS: Limits = Limits { user_agent: 1024, uri: 8 << 10, message: 4 << 10, name: 512 };
 /// Of those who have shown nothing that says who they are.
 const LIMITS_OF_STRANGERS: Limits = Limits { user_agent: 256, uri: 256, message: 256, name: 64 };
-const ID_MAX: usize = 64;
+/// A caller's longer Audit-ID is not taken.
+pub(crate) const ID_MAX: usize = 64;
 const VERB_MAX: usize = 64;
 /// A larger body is left out.
 const BODY_MAX: usize = 3 << 20;

@@ -239,7 +239,9 @@ impl Patch {
         })?;
         check_size(&patched)?;
         let invalid = |detail: String| {
-            let error = FieldError::invalid("patch", self.document.to_string(), detail);
+            // Errors are written to logs, where nobody looks for the contents of a Secret.
+            let shown = if kind.kind == "Secret" { REDACTED.to_owned() } else { self.document.to_string() };
+            let error = FieldError::invalid("patch", shown, detail);
             ApiError::invalid(kind, name.unwrap_or_default(), vec![error])
         };
         let unknown = kind.ops.decode(&patched).map_err(|error| invalid(error.to_string()))?;
@@ -268,6 +270,7 @@ pub(crate) fn check_size(made: &Value) -> Result<(), ApiError> {
 }
 
 /// API-005.
+const REDACTED: &str = "<secret contents redacted>";
 const PATCH_OPERATIONS_MAX: usize = 10_000;
 
 /// API-380, TC-014: from the body, or from the query if there is none.

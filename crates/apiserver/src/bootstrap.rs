@@ -23,11 +23,7 @@ pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
         }
     }
     authz::ensure(api).await?;
-    for (kind, doc) in flow::defaults::objects() {
-        if api.store.get(&object::key(kind, None, object::name(&doc))).await?.is_none() {
-            create(api, kind, None, doc).await?;
-        }
-    }
+    keep_flow(api).await?;
     for (name, value) in priority_class::SYSTEM {
         let kind = &priority_class::KIND;
         let doc = json!({
@@ -39,6 +35,17 @@ pub(crate) async fn run(api: &Api) -> Result<(), ApiError> {
         }
     }
     keep(api).await
+}
+
+/// API-065: without these nobody's turn would be known. Those that were changed
+/// stay as they are.
+pub(crate) async fn keep_flow(api: &Api) -> Result<(), ApiError> {
+    for (kind, doc) in flow::defaults::objects() {
+        if api.store.get(&object::key(kind, None, object::name(&doc))).await?.is_none() {
+            create(api, kind, None, doc).await?;
+        }
+    }
+    Ok(())
 }
 
 fn system_description(class: &str) -> &'static str {

@@ -16,7 +16,7 @@ use crate::object;
 
 mod request;
 
-pub use request::{CertificateRequest, Subject};
+pub use request::{AlternativeName, CertificateRequest, Subject};
 
 /// The signer of certificates that anyone could be.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -41,9 +41,8 @@ pub(crate) fn stamp(caller: &Identity, doc: &mut Value) {
 /// API-767: signed by the key it is for; and nobody becomes a master this way.
 pub(crate) fn check_create(doc: &Value) -> Result<(), ApiError> {
     let name = object::name(doc);
-    let request = object::text(doc, &["spec", "request"]);
-    let read = STANDARD.decode(request).map_err(|error| error.to_string());
-    let asked = read.and_then(|pem| CertificateRequest::read(&pem)).map_err(|problem| {
+    let asked = asked(doc).map_err(|problem| {
+        let request = object::text(doc, &["spec", "request"]);
         ApiError::invalid(&KIND, name, vec![FieldError::invalid("spec.request", request, problem)])
     })?;
     let is_master = asked.subject.organizations.iter().any(|group| group == MASTERS);
@@ -52,6 +51,12 @@ pub(crate) fn check_create(doc: &Value) -> Result<(), ApiError> {
         return Err(ApiError::denied(&KIND, name, detail));
     }
     Ok(())
+}
+
+/// What a request asks for.
+pub(crate) fn asked(doc: &Value) -> Result<CertificateRequest, String> {
+    let pem = STANDARD.decode(object::text(doc, &["spec", "request"])).map_err(|error| error.to_string())?;
+    CertificateRequest::read(&pem)
 }
 
 /// Who may approve, and who may put a certificate in: both per signer.

@@ -149,7 +149,7 @@ fn owned(
 fn complete(api: &Api, kind: &'static Kind, doc: &mut Value) -> Result<(), ApiError> {
     kind.ops.prepare_create(doc, &api.config.gates);
     let metadata = object::metadata_mut(doc);
-    // API-156.
+    // Whatever was sent: the server alone says what is one object and how old it is (API-156).
     metadata.insert("uid".to_owned(), json!(api.ids.uid()));
     metadata.insert("creationTimestamp".to_owned(), json!(api.timestamp()));
     kind.ops.complete_create(doc);

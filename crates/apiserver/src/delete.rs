@@ -14,11 +14,11 @@ use crate::body::DeleteOptions;
 use crate::deletion::{self, Outcome, Propagation, Wish};
 use crate::error::{ApiError, ResourceName};
 use crate::target::Verb;
-use crate::{admission, authz, bootstrap, namespaces, object, read};
+use crate::{admission, authz, bootstrap, flow, namespaces, object, read};
 
 pub(crate) async fn delete(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     let options = DeleteOptions::parse(&bytes, &call.headers, &call.query)?;
-    // TC-407.
+    // Upstream keeps a Job's pods unless it is told otherwise, which surprises people (TC-407).
     if options.propagation.is_none() && (call.kind.group, call.kind.kind) == ("batch", "Job") {
         call.warnings.push(JOB_ORPHANS.to_owned());
     }
@@ -38,6 +38,9 @@ pub(crate) async fn after_removal(
     name: &str,
 ) -> Result<(), ApiError> {
     authz::after_write(api, kind).await?;
+    if kind.group == flow::GROUP {
+        return bootstrap::keep_flow(api).await;
+    }
     // Nobody must lose the way to this server.
     if bootstrap::is_kept(kind, namespace, name) { bootstrap::keep(api).await } else { Ok(()) }
 }

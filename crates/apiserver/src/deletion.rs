@@ -97,7 +97,7 @@ fn decide_time(doc: &Value, grace_asked: Option<i64>, now: Timestamp) -> Outcome
         (false, false) if doc["kind"] == "Namespace" => Outcome::Marked(marked(doc, 0, now)),
         (false, _) if !write::has_finalizers(doc) => Outcome::Removed { last: None },
         (false, true) => Outcome::Unchanged,
-        // TC-033.
+        // Somebody must still let go of it (TC-033).
         (false, false) => Outcome::Marked(marked(doc, 0, now)),
     }
 }

@@ -105,7 +105,7 @@ fn group_of(name: &str) -> Option<Value> {
 /// API-023.
 fn resources(group: &str, version: &str) -> Value {
     let mut list = Vec::new();
-    // API-043.
+    // Served, but of no kind that is stored (API-043).
     if group.is_empty() {
         list.push(json!({
             "name": "bindings", "singularName": "binding", "namespaced": true, "kind": "Binding", "verbs": ["create"],

@@ -73,7 +73,11 @@ impl Endpoint {
     pub(crate) async fn of_agent(api: &Api, node: &str) -> Result<Self, ApiError> {
         let nodes = kinds::find("", "v1", "nodes").expect("the kinds table has nodes");
         let entry = api.store.get(&object::key(nodes, None, node)).await?;
-        Self::agent(&object::document(&*entry.ok_or_else(|| ApiError::not_found(nodes, node))?))
+        let entry = entry.ok_or_else(|| ApiError::not_found(nodes, node))?;
+        match api.config.agents.get(node) {
+            Some(own) => Ok(Self { scheme: Scheme::HTTPS, host: Host::Ip(own.ip()), port: own.port() }),
+            None => Self::agent(&object::document(&entry)),
+        }
     }
 
     fn agent(node: &Value) -> Result<Self, ApiError> {

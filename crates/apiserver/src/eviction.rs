@@ -158,7 +158,7 @@ impl Eviction<'_> {
             let entry = self.api.store.get(&key).await?.ok_or_else(|| ApiError::not_found(kind, budget))?;
             let mut doc = object::document(&entry);
             check(&doc)?;
-            // TC-213.
+            // Asked for, not done: the budget is not used up (TC-213).
             if self.options.is_dry_run {
                 return Ok(());
             }

@@ -25,7 +25,7 @@ use crate::error::ApiError;
 use levels::{Levels, Refusal, SEATS_TOTAL};
 use schemas::Schemas;
 
-pub(crate) use schemas::Schema;
+pub(crate) use schemas::{GROUP, Schema};
 
 /// A quarter of what a request may take.
 const WAIT_MAX: Duration = Duration::from_secs(15);
@@ -96,7 +96,7 @@ impl Class {
 impl Flow {
     pub(crate) async fn classify(&self, api: &Api, who: &Identity, access: &Access) -> Result<Class, ApiError> {
         let known = self.floor.state().version;
-        let (schema, news) = self.schemas.read(api, |schemas| schemas.classify(who, access, known)).await?;
+        let (schema, news) = self.schemas.read_lately(api, |schemas| schemas.classify(who, access, known)).await?;
         if let Some((version, configs)) = news {
             {
                 let mut state = self.floor.state();

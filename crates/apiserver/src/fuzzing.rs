@@ -3,10 +3,16 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jiff::Timestamp;
+use jsonwebtoken::{Algorithm, EncodingKey, crypto};
 use serde_json::{Value, json};
 
-use crate::tokens::{ISSUER, SigningKey, Tokens};
-use crate::{certificates, joining};
+use crate::tokens::{SigningKey, Tokens};
+use crate::{Identity, certificates, joining, tokens};
+
+/// Who signs our tokens, and whom they are for if nobody else is named.
+pub const ISSUER: &str = tokens::ISSUER;
+/// By how much clocks may differ.
+pub const LEEWAY_SECONDS: i64 = tokens::LEEWAY_SECONDS;
 
 /// Whoever believes tokens of this key.
 pub struct Believer(Tokens);
@@ -16,26 +22,36 @@ impl Believer {
         Tokens::new(key).map(Self)
     }
 
-    /// A bearer token, of whichever form.
-    pub fn read(&self, token: &str) {
+    /// The claims that are believed.
+    pub fn read(&self, token: &str, audience: &str, second: i64) -> Option<Value> {
         joining::parts(token);
-        self.0.read(token, &[ISSUER], Timestamp::UNIX_EPOCH);
-        self.0.read_kept(token);
+        let now = Timestamp::from_second(second).ok()?;
+        serde_json::to_value(self.0.read(token, &[audience], now)?).ok()
     }
 
-    /// Claims that are well signed.
-    pub fn read_claims(&self, claims: &[u8]) {
-        let Ok(claims) = serde_json::from_slice::<Value>(claims) else { return };
-        if let Some(token) = self.0.sign_any(&claims) {
-            self.read(&token);
-        }
+    /// Whether it is believed to be from a Secret, of whichever time.
+    pub fn read_kept(&self, token: &str) -> bool {
+        self.0.read_kept(token).is_some()
+    }
+
+    /// By our key, whatever is signed.
+    pub fn signature(&self, message: &[u8]) -> Option<String> {
+        self.0.signature(message)
     }
 }
 
-/// What a request for a certificate asks for.
-pub fn certificate_request(text: &[u8]) {
-    for signer in ["kubernetes.io/kube-apiserver-client", "example.com/own"] {
-        let spec = json!({"request": BASE64_STANDARD.encode(text), "signerName": signer});
-        let _ = certificates::check_create(&json!({"metadata": {"name": "x"}, "spec": spec}));
-    }
+/// By a secret that everybody knows, such as a public key.
+pub fn signature_by_secret(message: &[u8], secret: &[u8]) -> Option<String> {
+    crypto::sign(message, &EncodingKey::from_secret(secret), Algorithm::HS256).ok()
+}
+
+/// Whether a request for a certificate of this signer may be created.
+pub fn may_ask(pem: &[u8], signer: &str) -> bool {
+    let spec = json!({"request": BASE64_STANDARD.encode(pem), "signerName": signer});
+    certificates::check_create(&json!({"metadata": {"name": "x"}, "spec": spec})).is_ok()
+}
+
+/// User and groups of whoever shows this certificate.
+pub fn shown(der: &[u8]) -> Option<(String, Vec<String>)> {
+    Identity::from_certificate(der).map(|(identity, _)| (identity.user, identity.groups))
 }

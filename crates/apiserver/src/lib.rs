@@ -87,7 +87,7 @@ use origin::Origin;
 pub use answer::Body;
 pub use audit::{Audit, AuditLog, AuditPolicy, Rotation};
 pub use auth::Identity;
-pub use certificates::{CertificateRequest, Subject};
+pub use certificates::{AlternativeName, CertificateRequest, Subject};
 pub use encryption::Encryption;
 pub use health::VERSION;
 pub use kept::Kept;
@@ -104,6 +104,9 @@ pub struct Config {
     /// must come from. Without it there are no logs and no streams. ALPN must
     /// be empty.
     pub kubelet_tls: Option<rustls::ClientConfig>,
+    /// Node agents in this process, by node: where they listen is nobody else's
+    /// business, and need not be where others reach the node.
+    pub agents: std::collections::BTreeMap<String, std::net::SocketAddr>,
     /// Signs service account tokens. Without it there are none.
     pub signing_key: Option<SigningKey>,
     /// Which fields and values objects may have (LC-392).

@@ -181,6 +181,20 @@ pub(crate) fn decode(value: &[u8], version: Revision) -> Value {
     doc
 }
 
+/// The object's metadata as a document, with its version. What else it has is
+/// passed over, not built: whoever follows metadata follows large objects too.
+pub(crate) fn decode_metadata(value: &[u8], version: Revision) -> Value {
+    #[derive(serde::Deserialize, Default)]
+    struct Head {
+        #[serde(default)]
+        metadata: Value,
+    }
+    let head: Head = serde_json::from_slice(value).unwrap_or_default();
+    let mut doc = json!({"metadata": head.metadata});
+    metadata_mut(&mut doc).insert("resourceVersion".to_owned(), json!(version.to_string()));
+    doc
+}
+
 pub(crate) fn document(entry: &Entry) -> Value {
     decode(&entry.value, entry.modified)
 }

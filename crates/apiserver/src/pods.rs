@@ -28,7 +28,7 @@ pub(crate) async fn bind(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
     if !given.is_empty() && given != call.name() {
         return Err(ApiError::BadRequest("name in URL does not match name in Binding object".to_owned()));
     }
-    admission::judge_binding(&call.caller, call.name())?;
+    admission::judge_binding(&call.caller, call.name(), &binding)?;
     assign(api, call.namespace(), call.name(), &binding, &options).await
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn bind_by_collection(
     let name = object::name(&binding).to_owned();
     // API-108: pods are in namespaces.
     let namespace = path.namespace.as_deref().ok_or(ApiError::NoSuchResource)?;
-    admission::judge_binding(caller, &name)?;
+    admission::judge_binding(caller, &name, &binding)?;
     let mut response = assign(api, Some(namespace), &name, &binding, &options).await?;
     answer::add_warnings(response.headers_mut(), &warnings);
     Ok(response)
@@ -126,7 +126,7 @@ fn bound(mut doc: Value, binding: &Value, now: &str) -> Result<Value, ApiError> 
     if object::at(&doc, &["spec", "schedulingGates"]).as_array().is_some_and(|gates| !gates.is_empty()) {
         return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
-    // API-595.
+    // All that a binding does is done at once, or nothing of it (API-595).
     doc["spec"]["nodeName"] = binding["target"]["name"].clone();
     for key in ["annotations", "labels"] {
         if let Some(added) = binding["metadata"][key].as_object().filter(|added| !added.is_empty()) {

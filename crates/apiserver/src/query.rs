@@ -1,5 +1,9 @@
 //! Query parameters and the options they spell.
 
+use std::time::Duration;
+
+use jiff::SignedDuration;
+
 use crate::error::ApiError;
 
 /// The parameters of one request, in order.
@@ -45,6 +49,14 @@ impl Query {
             .map_err(|_| ApiError::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")))?;
         Ok(Some(number))
     }
+
+    /// API-005: how long the caller is ready to wait; zero leaves it to us.
+    pub(crate) fn patience(&self) -> Result<Option<Duration>, ApiError> {
+        let Some(text) = self.text("timeout").filter(|text| *text != "0") else { return Ok(None) };
+        let wrong = format!("invalid timeout specified in the request URL - time: invalid duration {text:?}");
+        let parsed = text.parse::<SignedDuration>().map_err(|_| ApiError::BadRequest(wrong))?;
+        Ok(Duration::try_from(parsed).ok().filter(|patience| !patience.is_zero()))
+    }
 }
 
 #[cfg(test)]
@@ -64,5 +76,19 @@ mod tests {
         assert!(Query::parse(Some("limit=x")).number("limit").is_err());
         assert_eq!(Query::parse(Some("limit=5")).number("limit").unwrap(), Some(5));
         assert_eq!(Query::parse(Some("limit=")).number("limit").unwrap(), None);
+    }
+
+    #[test]
+    fn api_005_timeouts_are_durations_as_go_writes_them() {
+        for (text, millis) in [("32s", 32_000), ("1m30s", 90_000), ("1.5h", 5_400_000), ("250ms", 250)] {
+            let patience = Query::parse(Some(&format!("timeout={text}"))).patience().unwrap();
+            assert_eq!(patience, Some(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "timeout=", "timeout=0", "timeout=0s", "timeout=-5s"] {
+            assert_eq!(Query::parse(Some(text)).patience().unwrap(), None, "{text}");
+        }
+        for text in ["timeout=invalid", "timeout=5"] {
+            assert!(Query::parse(Some(text)).patience().is_err(), "{text}");
+        }
     }
 }

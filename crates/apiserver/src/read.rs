@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ambient::Timestamp;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use http::StatusCode;
+use jiff::SignedDuration;
 use objects::{FieldError, FieldSelector, LabelSelector};
 use serde_json::{Value, json};
 use store::{Entry, ListRequest, Listing, ReadError, Revision};
@@ -67,8 +69,11 @@ pub(crate) async fn list(api: &Api, call: &mut Call) -> Answer {
     }
     let manner = Manner::wanted(&call.headers, &call.query);
     let share = api.sending.share(&call.caller, &page.entries)?;
+    let is_copied = form == Form::Plain && manner.style == Style::Compact && !manner.is_packed;
     let roll = Roll::new(look(manner.style), metadata, page.entries, Some(share));
-    Ok(manner.dressed(roll.pieces(manner.is_packed)))
+    let answer = manner.dressed(roll.pieces(manner.is_packed));
+    // Decoding, rewriting and packing are large work; copying is not.
+    Ok(if is_copied { answer } else { answer.map(|body| api.workers.drive(body)) })
 }
 
 /// One page of a list, in the order of the store's keys (API-201), all of one
@@ -102,6 +107,8 @@ pub(crate) struct ListOptions {
     pub(crate) limit: Option<usize>,
     start: Option<String>,
     moment: Moment,
+    /// When the first page was read, of a token that says so.
+    first_read: Option<Timestamp>,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -127,8 +134,8 @@ impl ListOptions {
                 let text = "specifying resource version is not allowed when using continue";
                 return Err(ApiError::BadRequest(text.to_owned()));
             }
-            let (moment, start) = parse_token(token)?;
-            return Ok(Self { limit, start: Some(start), moment });
+            let (moment, start, first_read) = parse_token(token)?;
+            return Ok(Self { limit, start: Some(start), moment, first_read });
         }
         let Some(version) = version else { return Ok(Self { limit, ..Self::default() }) };
         let version = parse_version(version)?;
@@ -139,7 +146,7 @@ impl ListOptions {
         };
         // API-204: informers page with version 0 and expect everything.
         let limit = limit.filter(|_| version.0 > 0);
-        Ok(Self { limit, start: None, moment })
+        Ok(Self { limit, moment, ..Self::default() })
     }
 }
 
@@ -183,14 +190,20 @@ pub(crate) fn parse_version(text: &str) -> Result<Revision, ApiError> {
     })
 }
 
-/// API-212: version of the snapshot and the last key seen, below the prefix.
-fn token(revision: Option<Revision>, last: &str) -> String {
-    let version = revision.map_or(-1, |revision| i64::try_from(revision.0).unwrap_or(i64::MAX));
-    let token = json!({"v": "meta.k8s.io/v1", "rv": version, "start": format!("{last}\u{0}")});
+/// API-212: version of the snapshot, when its first page was read, and the last
+/// key seen, below the prefix. Without a snapshot: of the newest state.
+fn token(snapshot: Option<(Revision, Timestamp)>, last: &str) -> String {
+    let start = format!("{last}\u{0}");
+    let token = match snapshot {
+        Some((revision, read)) => {
+            json!({"v": "meta.k8s.io/v1", "rv": revision.0, "start": start, "read": read.as_second()})
+        }
+        None => json!({"v": "meta.k8s.io/v1", "rv": -1, "start": start}),
+    };
     BASE64_URL_SAFE_NO_PAD.encode(token.to_string())
 }
 
-fn parse_token(token: &str) -> Result<(Moment, String), ApiError> {
+fn parse_token(token: &str) -> Result<(Moment, String, Option<Timestamp>), ApiError> {
     let invalid = |detail: &str| ApiError::BadRequest(format!("invalid continue token: {detail}"));
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(token).map_err(|error| invalid(&error.to_string()))?;
     let token: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
@@ -200,7 +213,17 @@ fn parse_token(token: &str) -> Result<(Moment, String), ApiError> {
         Some(version) if version > 0 => Moment::Exactly(Revision(version.unsigned_abs())),
         _ => return Err(invalid("no version")),
     };
-    Ok((moment, start.trim_end_matches('\u{0}').to_owned()))
+    let first_read = token["read"].as_i64().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    Ok((moment, start.trim_end_matches('\u{0}').to_owned(), first_read))
+}
+
+/// API-213: as long as upstream's store remembers. Ours might know for longer,
+/// but clients are to see that snapshots end before they depend on it.
+const SNAPSHOT_LIFETIME: SignedDuration = SignedDuration::from_secs(300);
+
+/// API-213: the client may go on with the newest state instead.
+fn expired(start: &str) -> ApiError {
+    ApiError::Expired { message: EXPIRED_TOKEN.to_owned(), continue_token: Some(token(None, start)) }
 }
 
 async fn page(api: &Api, call: &Call, selection: &Selection, options: &ListOptions) -> Result<Page, ApiError> {
@@ -209,8 +232,16 @@ async fn page(api: &Api, call: &Call, selection: &Selection, options: &ListOptio
         Moment::Newest => at_least(api, None).await?,
         Moment::Exactly(_) => {}
     }
+    let now = api.clock.now().wall;
+    let first_read = options.first_read.unwrap_or(now);
+    let start = options.start.as_deref();
+    if let (Some(start), Moment::Exactly(_)) = (start, options.moment)
+        && now.duration_since(first_read) > SNAPSHOT_LIFETIME
+    {
+        return Err(expired(start));
+    }
     let prefix = object::prefix(call.kind, call.namespace());
-    let after = options.start.as_ref().map(|start| format!("{prefix}{start}"));
+    let after = start.map(|start| format!("{prefix}{start}"));
     let at = match options.moment {
         Moment::Exactly(revision) => Some(revision),
         Moment::Newest | Moment::NotOlderThan(_) => None,
@@ -220,21 +251,19 @@ async fn page(api: &Api, call: &Call, selection: &Selection, options: &ListOptio
     let limit = options.limit.filter(|_| selection.is_everything());
     let request = ListRequest { prefix: &prefix, after: after.as_deref(), limit, at };
     let mut listing = match api.store.list(request).await {
-        // API-213: the client may go on with the newest state instead.
-        Err(ReadError::Compacted { .. }) if options.start.is_some() => {
-            let start = options.start.as_deref().unwrap_or_default();
-            return Err(ApiError::Expired {
-                message: EXPIRED_TOKEN.to_owned(),
-                continue_token: Some(token(None, start)),
-            });
-        }
+        Err(ReadError::Compacted { .. }) if start.is_some() => return Err(expired(start.unwrap_or_default())),
         other => other?,
     };
     selection.retain(&mut listing.entries);
-    Ok(cut(listing, selection, options.limit, &prefix))
+    Ok(cut(listing, selection, options.limit, (&prefix, first_read)))
 }
 
-fn cut(mut listing: Listing, selection: &Selection, limit: Option<usize>, prefix: &str) -> Page {
+fn cut(
+    mut listing: Listing,
+    selection: &Selection,
+    limit: Option<usize>,
+    (prefix, first_read): (&str, Timestamp),
+) -> Page {
     let is_whole = match limit {
         Some(limit) => listing.entries.len() <= limit && listing.remaining == 0,
         None => true,
@@ -244,7 +273,7 @@ fn cut(mut listing: Listing, selection: &Selection, limit: Option<usize>, prefix
     }
     let last = listing.entries.last().filter(|_| !is_whole).map(|entry| entry.key[prefix.len()..].to_owned());
     Page {
-        continue_token: last.map(|last| token(Some(listing.revision), &last)),
+        continue_token: last.map(|last| token(Some((listing.revision, first_read)), &last)),
         remaining: (!is_whole && selection.is_everything()).then_some(listing.remaining),
         entries: listing.entries,
         revision: listing.revision,

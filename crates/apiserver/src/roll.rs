@@ -24,6 +24,10 @@ use crate::table;
 
 /// A piece has about this size, or that of one object if that is larger.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
+/// For a piece no more than this is looked at, however little comes of it.
+const READ_BYTES_MAX: usize = 8 * PIECE_BYTES;
+/// Packed together at a time, so that other lists get their turn.
+const PACKED_PIECES_MAX: usize = 4;
 /// What the lists and initial states that one user is being sent may keep in
 /// memory beyond its time, together; one of them may be larger, and what is
 /// small is always sent.
@@ -98,13 +102,15 @@ impl Look {
     }
 
     fn document(&self, entry: &Entry, include: Option<Include>) -> Value {
+        if self.form == Form::Metadata {
+            return table::partial(&object::decode_metadata(&object::seen(self.kind, &entry.value), entry.modified));
+        }
         let mut doc = object::document_as(self.kind, entry);
-        match (self.form, include) {
-            (_, Some(include)) => table::row(self.kind, &doc, include, self.now),
-            (Form::Metadata, _) => table::partial(&doc),
-            _ => {
+        match include {
+            Some(include) => table::row(self.kind, &doc, include, self.now),
+            None => {
                 if let Some(fields) = doc.as_object_mut() {
-                    // API-200.
+                    // Items of a list do not repeat what the list says they are (API-200).
                     fields.shift_remove("kind");
                     fields.shift_remove("apiVersion");
                 }
@@ -169,7 +175,8 @@ impl Roll {
     /// The next piece; none at the end.
     fn piece(&mut self) -> Option<Vec<u8>> {
         let mut out = Vec::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
-        while out.len() < PIECE_BYTES {
+        let mut read = 0;
+        while out.len() < PIECE_BYTES && read < READ_BYTES_MAX {
             match std::mem::replace(&mut self.state, State::Over) {
                 State::Head(metadata) => {
                     self.write_head(&mut out, metadata);
@@ -179,6 +186,7 @@ impl Roll {
                     Some(entry) => {
                         out.extend_from_slice(self.before(is_first));
                         self.look.write(&mut out, &entry);
+                        read += entry.value.len();
                         self.state = State::Entries { is_first: false };
                     }
                     None => out.extend_from_slice(self.tail(is_first)),
@@ -247,17 +255,19 @@ impl Roll {
     }
 }
 
-/// Enough pieces for the packed ones to be worth sending.
+/// What some pieces come to when packed. That may be nothing: whoever takes it
+/// goes on with the next.
 fn pack(roll: &mut Roll, packer: &mut Option<GzEncoder<Vec<u8>>>) -> Option<Vec<u8>> {
     const NEVER: &str = "memory takes every write";
     let open = packer.as_mut()?;
-    while let Some(piece) = roll.piece() {
+    for _ in 0..PACKED_PIECES_MAX {
+        let Some(piece) = roll.piece() else { return packer.take().map(|last| last.finish().expect(NEVER)) };
         open.write_all(&piece).expect(NEVER);
         if open.get_ref().len() >= PIECE_BYTES / 4 {
-            return Some(std::mem::take(open.get_mut()));
+            break;
         }
     }
-    packer.take().map(|last| last.finish().expect(NEVER))
+    Some(std::mem::take(open.get_mut()))
 }
 
 #[cfg(test)]

@@ -63,7 +63,10 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
         let chunk = stream.next().await?;
         Some((chunk, stream))
     });
-    let mut response = answer::with_type(StatusCode::OK, "application/json", answer::stream(body));
+    let body = answer::stream(body);
+    // Rows are made of whole objects, which is large work.
+    let body = if matches!(form, Form::Table(_)) { api.workers.drive(body) } else { body };
+    let mut response = answer::with_type(StatusCode::OK, "application/json", body);
     response.headers_mut().insert(STREAMING, HeaderValue::from_static("watch"));
     Ok(response)
 }
@@ -71,8 +74,6 @@ pub(crate) async fn watch(api: &Api, call: &Call) -> Answer {
 struct WatchOptions {
     start: Start,
     bookmarks: Bookmarks,
-    /// Only who asks for initial events is told where they end.
-    tells_initial_end: bool,
 }
 
 /// API-316, API-318, API-319, API-320, API-323, API-324, API-325, API-326:
@@ -80,8 +81,8 @@ struct WatchOptions {
 /// is there; API-333: informers may want nothing else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Start {
-    /// Only changes after this version.
-    After(Revision),
+    /// Only changes after this version; without one, after now.
+    After(Option<Revision>),
     /// Everything there is, at least as new as this version or as now, then
     /// changes.
     WithState(Option<Revision>),
@@ -109,12 +110,13 @@ impl WatchOptions {
             _ => {}
         }
         let version = query.text("resourceVersion").map(read::parse_version).transpose()?;
-        let start = match (initial, version.unwrap_or_default()) {
-            (Some(true), _) | (None, Revision(0)) => Start::WithState(version),
-            (_, version) => Start::After(version),
+        let named = version.filter(|version| *version > Revision(0));
+        let start = match (initial, named) {
+            (Some(true), _) | (None, None) => Start::WithState(version),
+            (_, named) => Start::After(named),
         };
         let bookmarks = if query.is_set("allowWatchBookmarks") { Bookmarks::Sent } else { Bookmarks::Unwanted };
-        Ok(Self { start, bookmarks, tells_initial_end: initial == Some(true) })
+        Ok(Self { start, bookmarks })
     }
 }
 
@@ -188,17 +190,18 @@ impl Stream {
         options: &WatchOptions,
     ) -> Result<(), ApiError> {
         let after = match options.start {
-            Start::After(version) => {
+            Start::After(Some(version)) => {
                 read::at_least(api, Some(version)).await?;
                 version
             }
+            Start::After(None) => api.store.revision().await?,
             Start::WithState(version) => {
                 read::at_least(api, version).await?;
                 let mut listing = api.store.list(ListRequest::all(prefix)).await?;
                 listing.entries.retain(|entry| self.wants(entry));
                 self.share = Some(api.sending.share(caller, &listing.entries)?);
                 self.pending.extend(listing.entries.into_iter().map(Pending::State));
-                if options.tells_initial_end && self.bookmarks == Bookmarks::Sent {
+                if self.bookmarks == Bookmarks::Sent {
                     self.pending.push_back(Pending::InitialEventsEnd(listing.revision));
                 }
                 listing.revision
@@ -335,7 +338,7 @@ impl Stream {
         match self.form {
             Form::Plain => plain_frame(kind, &object::seen(self.selection.kind, &entry.value), revision),
             Form::Metadata => {
-                let doc = object::decode(&object::seen(self.selection.kind, &entry.value), revision);
+                let doc = object::decode_metadata(&object::seen(self.selection.kind, &entry.value), revision);
                 line(kind, table::partial(&doc).to_string().as_bytes())
             }
             Form::Table(_) => {

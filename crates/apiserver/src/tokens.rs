@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 
 /// API-647: clocks may differ by this much.
-const LEEWAY_SECONDS: i64 = 60;
+pub(crate) const LEEWAY_SECONDS: i64 = 60;
 /// Longer texts are not tokens of ours.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
@@ -117,17 +117,17 @@ impl Tokens {
         encode(&header, claims, &self.signing).ok()
     }
 
-    /// Whatever these claims say.
     #[cfg(fuzzing)]
-    pub(crate) fn sign_any(&self, claims: &Value) -> Option<String> {
-        encode(&Header::new(Algorithm::ES256), claims, &self.signing).ok()
+    pub(crate) fn signature(&self, message: &[u8]) -> Option<String> {
+        jsonwebtoken::crypto::sign(message, &self.signing, Algorithm::ES256).ok()
     }
 
     /// The claims of a token of ours that is valid now for one of `audiences`.
     pub(crate) fn read(&self, token: &str, audiences: &[&str], now: Timestamp) -> Option<Claims> {
         let claims: Claims = self.verified(token)?;
         let second = now.as_second();
-        let is_timely = second < claims.exp + LEEWAY_SECONDS && second >= claims.nbf - LEEWAY_SECONDS;
+        let until = claims.exp.saturating_add(LEEWAY_SECONDS);
+        let is_timely = (claims.nbf.saturating_sub(LEEWAY_SECONDS)..until).contains(&second);
         let is_for_us = claims.aud.iter().any(|audience| audiences.contains(&audience.as_str()));
         (claims.iss == ISSUER && is_timely && is_for_us).then_some(claims)
     }
@@ -227,5 +227,16 @@ pub(crate) mod tests {
         let none = BASE64_URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#);
         let unsigned = format!("{none}.{}.", token.split('.').nth(1).unwrap());
         assert_eq!(tokens.read(&unsigned, &[ISSUER], at(1000)), None);
+    }
+
+    #[test]
+    fn times_at_the_end_of_all_numbers_are_compared_like_others() {
+        let tokens = Tokens::new(&key()).unwrap();
+        let endless = Claims { exp: i64::MAX, nbf: i64::MIN, ..claims() };
+        let token = tokens.sign(&endless).unwrap();
+        assert_eq!(tokens.read(&token, &[ISSUER], at(1000)), Some(endless));
+        let never = Claims { exp: i64::MIN, nbf: i64::MAX, ..claims() };
+        let token = tokens.sign(&never).unwrap();
+        assert_eq!(tokens.read(&token, &[ISSUER], at(1000)), None);
     }
 }

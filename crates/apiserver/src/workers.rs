@@ -4,13 +4,20 @@
 //! priority, so that whoever asks for little does not wait behind it.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::OnceLock;
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, StreamBody};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_util::task::TaskTracker;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::answer::Body;
 
 /// Decoding, patching or writing out as much as this is large work.
 pub(crate) const LARGE_BYTES: usize = 64 << 10;
@@ -38,6 +45,34 @@ impl Workers {
             Some(runtime) => self.under_way.spawn_on(work, runtime.handle()),
             None => self.under_way.spawn(work),
         }
+    }
+
+    /// The same body, made on the threads for large work as fast as it is taken.
+    pub(crate) fn drive(&self, mut body: Body) -> Body {
+        let Some(runtime) = self.large.get_or_init(threads).as_ref() else { return body };
+        let (sender, mut parts) = mpsc::channel(1);
+        let making = runtime.spawn(async move {
+            while let Some(Ok(frame)) = body.frame().await {
+                let is_empty = frame.data_ref().is_some_and(Bytes::is_empty);
+                if !is_empty && sender.send(Some(frame)).await.is_err() {
+                    return;
+                }
+                // There may be many such bodies, and two threads.
+                tokio::task::yield_now().await;
+            }
+            let _ = sender.send(None).await;
+        });
+        let mut making = Some(AbortOnDropHandle::new(making));
+        let taken = futures::stream::poll_fn(move |context| {
+            match ready!(parts.poll_recv(context)) {
+                Some(Some(frame)) => return Poll::Ready(Some(Ok::<_, Infallible>(frame))),
+                Some(None) => drop(making.take()),
+                // Whoever reads must not take half of an answer for all of it.
+                None => assert!(making.is_none(), "the body of an answer was broken off"),
+            }
+            Poll::Ready(None)
+        });
+        StreamBody::new(taken).boxed_unsync()
     }
 
     /// Until everything that has begun is done, or so long.

@@ -91,7 +91,7 @@ pub(crate) async fn replace(api: &Api, call: &mut Call, bytes: Bytes, part: Part
 pub(crate) async fn patch(api: &Api, call: &mut Call, bytes: Bytes, part: Part) -> Answer {
     let options = WriteOptions::parse(&call.query, "PatchOptions")?;
     let kind_of_patch = Patch::kind_of(&call.headers)?;
-    // API-078.
+    // Who applies says so itself, and never by its user agent (API-078).
     if kind_of_patch == PatchKind::Apply {
         let config = Config::parse(&bytes, &call.query, &options, &mut call.warnings)?;
         return update(api, call, &Source::Apply(config), part, &options).await;
@@ -149,9 +149,17 @@ async fn update(api: &Api, call: &mut Call, source: &Source, part: Part, options
         check_identity(call, &mut doc, old, entry)?;
         Ok(Next { doc, owners, is_conditional: source.is_conditional() })
     };
-    match change(api, call, part, options, next).await? {
-        Some((bytes, revision)) => stored_answer(api, call, StatusCode::OK, &bytes, revision),
-        None => create_by_update(api, call, source, part, options).await,
+    let mut tries = UPDATE_TRIES;
+    loop {
+        if let Some((bytes, revision)) = change(api, call, part, options, &next).await? {
+            return stored_answer(api, call, StatusCode::OK, &bytes, revision);
+        }
+        tries -= 1;
+        match create_by_update(api, call, source, part, options).await {
+            // Somebody made it meanwhile: what was asked for is a change again (API-459).
+            Err(ApiError::AlreadyExists { .. }) if tries > 0 => {}
+            answer => return answer,
+        }
     }
 }
 
@@ -273,7 +281,7 @@ fn check_identity(call: &Call, doc: &mut Value, old: &Value, entry: &Entry) -> R
         return Err(conflict(uid_differs(&entry.key, sent, stored)));
     }
     let version = object::text(doc, &["metadata", "resourceVersion"]);
-    // API-189.
+    // Of these kinds nobody may overwrite what it did not see (API-189).
     if version.is_empty() && !call.kind.ops.updates_unconditionally() {
         let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         return Err(ApiError::invalid(call.kind, call.name(), vec![error]));

@@ -50,6 +50,8 @@ pub(crate) struct Identity {
 /// One watch, its objects, its subscribers.
 pub struct Cache<K: Followed> {
     state: Mutex<State<K>>,
+    /// Done to each object before anybody sees it.
+    prepare: fn(&mut K),
     is_synced: watch::Sender<bool>,
     /// Counts the connections made; a step means "the API is back".
     connections: watch::Sender<u64>,
@@ -73,16 +75,17 @@ struct Queue<K> {
 }
 
 impl<K: Followed> Cache<K> {
-    pub(crate) fn start(client: Client, feed: Feed, scope: Scope) -> Arc<Self> {
-        let cache = Arc::new(Self::empty());
+    pub(crate) fn start(client: Client, feed: Feed, scope: Scope, prepare: fn(&mut K)) -> Arc<Self> {
+        let cache = Arc::new(Self::empty(prepare));
         let task = tokio::spawn(crate::watch::follow(client, feed, scope, Arc::downgrade(&cache)));
         *lock(&cache.follower) = Some(task.abort_handle());
         cache
     }
 
-    fn empty() -> Self {
+    fn empty(prepare: fn(&mut K)) -> Self {
         Self {
             state: Mutex::new(State { objects: BTreeMap::new(), subscribers: Vec::new() }),
+            prepare,
             is_synced: watch::Sender::new(false),
             connections: watch::Sender::new(0),
             follower: Mutex::new(None),
@@ -153,7 +156,8 @@ impl<K: Followed> Cache<K> {
         self.is_synced.send_replace(true);
     }
 
-    pub(crate) fn apply(&self, object: K) {
+    pub(crate) fn apply(&self, mut object: K) {
+        (self.prepare)(&mut object);
         let key = identity(&object);
         let object = Arc::new(object);
         self.end_former_life(&key);
@@ -186,7 +190,8 @@ impl<K: Followed> Cache<K> {
         }
     }
 
-    pub(crate) fn delete(&self, object: K) {
+    pub(crate) fn delete(&self, mut object: K) {
+        (self.prepare)(&mut object);
         self.forget(&identity(&object), Arc::new(object));
     }
 
@@ -294,7 +299,7 @@ mod tests {
 
     #[test]
     fn w3_a_relist_synthesises_deletes_with_the_last_known_state() {
-        let cache = Cache::empty();
+        let cache = Cache::empty(|_| {});
         cache.replace_all(vec![map("a", "1", "1"), map("b", "2", "2")], &[]);
         let mut subscription = cache.subscribe();
         drain(&mut subscription);
@@ -304,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_subscriber_sees_the_newest_form_once_and_two_lives_of_a_name_apart() {
-        let cache = Cache::empty();
+        let cache = Cache::empty(|_| {});
         let mut subscription = cache.subscribe();
         cache.apply(map("a", "1", "1"));
         cache.apply(map("a", "1", "2"));
@@ -315,8 +320,23 @@ mod tests {
     }
 
     #[test]
+    fn nobody_sees_an_object_before_it_is_prepared() {
+        let mark = |object: &mut ConfigMap| object.metadata.labels = Some([("by".to_owned(), "us".to_owned())].into());
+        let cache = Cache::empty(mark);
+        let mut subscription = cache.subscribe();
+        cache.replace_all(vec![map("a", "1", "1")], &[]);
+        cache.apply(map("b", "2", "2"));
+        cache.delete(map("b", "2", "2"));
+        let seen: Vec<_> = std::iter::from_fn(|| subscription.try_next()).collect();
+        assert_eq!(seen.len(), 2);
+        for object in seen.iter().map(Change::object).chain(&cache.snapshot()) {
+            assert!(object.metadata.labels.is_some(), "{object:?}");
+        }
+    }
+
+    #[test]
     fn a_late_subscriber_starts_with_what_exists() {
-        let cache = Cache::empty();
+        let cache = Cache::empty(|_| {});
         cache.apply(map("a", "1", "1"));
         assert_eq!(drain(&mut cache.subscribe()), ["applied a/1@1"]);
     }

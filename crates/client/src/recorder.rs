@@ -71,6 +71,8 @@ pub struct Recorder {
 
 /// Events waiting to be sent. Beyond this they are dropped: they may inform, never block.
 const QUEUE_MAX: usize = 1000;
+/// Names in it are the users' own, and what was told is remembered for a while.
+const MESSAGE_BYTES_MAX: usize = 8 << 10;
 /// Attempts at one Event while the API is away, this far apart.
 const ATTEMPTS_MAX: usize = 12;
 const RETRY_DELAY: Duration = Duration::from_secs(10);
@@ -85,7 +87,9 @@ impl Recorder {
         Self { queue }
     }
 
+    /// Of a message that is too long only the beginning is told.
     pub fn record(&self, about: About, severity: Severity, reason: &str, message: &str, now: Now) {
+        let message = &message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)];
         let occurrence = Occurrence { about, severity, reason: reason.to_owned(), message: message.to_owned(), now };
         if self.queue.try_send(occurrence).is_err() {
             tracing::warn!(reason, "an Event was dropped: too many are waiting");

@@ -226,12 +226,19 @@ impl Client {
             return cache;
         }
         let feed = Feed { path: url::<K>(&scope.namespace), is_metadata: false };
-        let cache = Cache::start(self.clone(), feed, scope);
+        let cache = Cache::start(self.clone(), feed, scope, |_| {});
         let weak = Arc::downgrade(&cache);
         let erased: Weak<dyn Any + Send + Sync> = weak;
         caches.retain(|_, cache| cache.strong_count() > 0);
         caches.insert(key, erased);
         cache
+    }
+
+    /// A cache of the caller's own, in which nobody sees an object before
+    /// `prepare` was done to it.
+    pub fn prepared_cache<K: Kind>(&self, scope: Scope, prepare: fn(&mut K)) -> Arc<Cache<K>> {
+        let feed = Feed { path: url::<K>(&scope.namespace), is_metadata: false };
+        Cache::start(self.clone(), feed, scope, prepare)
     }
 
     /// `namespace` is empty for kinds without namespaces.

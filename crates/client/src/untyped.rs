@@ -72,7 +72,7 @@ impl Client {
 impl Untyped<'_> {
     /// All objects of the kind. Not shared: each call is a watch of its own.
     pub fn follow(&self) -> Arc<Cache<Owned>> {
-        Cache::start(self.client.clone(), Feed { path: self.path(""), is_metadata: true }, Scope::everywhere())
+        Cache::start(self.client.clone(), Feed { path: self.path(""), is_metadata: true }, Scope::everywhere(), |_| {})
     }
 
     /// Whole objects, as they come; those that cannot be read are told of.

@@ -323,3 +323,15 @@ async fn api_773_an_event_is_created_then_counted_and_created_again_when_it_aged
         "{asked:?}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn api_773_of_an_endless_message_the_beginning_is_told() {
+    let script = Script::of([Answer::Json(201, serde_json::to_value(Event::default()).unwrap())]);
+    let recorder = Recorder::start(Client::new(script.clone()), "kubelet", "n1");
+    let about = About { namespace: "default".into(), name: "web".into(), ..About::default() };
+    recorder.record(about, Severity::Warning, "Failed", &"é".repeat(1_000_000), Clock::manual().now());
+    while script.asked().is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!((4_000..20_000).contains(&script.asked()[0].len()));
+}

@@ -31,10 +31,12 @@ use crate::{
 };
 
 mod exec;
+mod images;
 mod streams;
 mod usage;
 
 pub use exec::Exec;
+use images::{image_named, is_named};
 
 /// How one instance of a container behaves once started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,6 +107,7 @@ struct World {
     containers: Vec<Held>,
     images: BTreeMap<String, Image>,
     pullable: Option<Vec<String>>,
+    endless: Vec<String>,
     scripts: BTreeMap<String, VecDeque<Run>>,
     execs: BTreeMap<String, VecDeque<Exec>>,
     faults: BTreeMap<Verb, VecDeque<CriError>>,
@@ -138,6 +141,11 @@ impl Fake {
     /// From now on only these references can be pulled (default: all).
     pub fn pullable(&self, references: &[&str]) {
         self.world().pullable = Some(references.iter().map(|&reference| reference.to_owned()).collect());
+    }
+
+    /// From now on a pull of this reference never ends by itself.
+    pub fn pulls_for_ever(&self, reference: &str) {
+        self.world().endless.push(reference.to_owned());
     }
 
     /// Scripts the next start of a container of this name; starts without a
@@ -505,10 +513,17 @@ impl Runtime for Fake {
     }
 
     async fn pull_image(&self, reference: &str, auth: Option<RegistryAuth>) -> Result<Image, CriError> {
+        let is_endless = {
+            let mut world = self.world();
+            let credentials = if auth.is_some() { " with credentials" } else { "" };
+            world.calls.push(format!("pull {reference}{credentials}"));
+            world.fault(Verb::PullImage)?;
+            world.endless.iter().any(|endless| endless == reference)
+        };
+        if is_endless {
+            std::future::pending::<()>().await;
+        }
         let mut world = self.world();
-        let credentials = if auth.is_some() { " with credentials" } else { "" };
-        world.calls.push(format!("pull {reference}{credentials}"));
-        world.fault(Verb::PullImage)?;
         if world.pullable.as_ref().is_some_and(|known| !known.iter().any(|known| known == reference)) {
             return Err(CriError::NotFound { what: "image", id: reference.to_owned() });
         }
@@ -566,27 +581,6 @@ fn not_started(record: &mut Container, wall: Timestamp, error: &CriError) {
     record.exit_code = 128;
     record.reason = "StartError".to_owned();
     record.message = error.to_string();
-}
-
-/// By its id or one of its digests.
-fn is_named(image: &Image, reference: &str) -> bool {
-    image.id == reference || image.repo_digests.iter().any(|digest| digest == reference)
-}
-
-fn image_named(reference: &str) -> Image {
-    let digest: u64 = reference
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    let digest = format!("sha256:{digest:064x}");
-    let repository = reference.rsplit_once(':').map_or(reference, |(repository, _)| repository);
-    Image {
-        repo_digests: vec![format!("{repository}@{digest}")],
-        repo_tags: vec![reference.to_owned()],
-        id: digest,
-        size_bytes: 1_000_000,
-        user: None,
-        is_pinned: false,
-    }
 }
 
 #[cfg(test)]

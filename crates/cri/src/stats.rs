@@ -24,6 +24,9 @@ pub struct SandboxStats {
     pub usage: Usage,
     /// `None` for host network.
     pub network: Option<NetworkUsage>,
+    /// What the pod takes beside the layers of its running containers: files
+    /// they share, and containers that ended.
+    pub disk: DiskUsage,
 }
 
 /// As the cgroup tells it.
@@ -39,6 +42,9 @@ pub struct Usage {
     pub page_faults: u64,
     pub major_page_faults: u64,
     pub processes: u64,
+    /// Processes that the kernel killed for want of memory, since the cgroup was
+    /// made. (Other runtimes do not tell: 0.)
+    pub oom_kills: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

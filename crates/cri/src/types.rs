@@ -191,6 +191,9 @@ pub struct Mount {
     pub sub_path: Option<PathBuf>,
     pub container_path: PathBuf,
     pub readonly: bool,
+    /// Nothing may be made in `host_path`: a `sub_path` that is missing is an error.
+    #[serde(default)]
+    pub source_readonly: bool,
     /// Of what is mounted below as well; only with `readonly`.
     #[serde(default)]
     pub recursive_readonly: bool,
@@ -207,6 +210,7 @@ impl Mount {
             sub_path: None,
             container_path: container_path.into(),
             readonly,
+            source_readonly: false,
             recursive_readonly: false,
             propagation: Propagation::default(),
         }
@@ -238,6 +242,10 @@ pub struct SecurityContext {
     /// A name to be looked up in the image; only without `run_as_user`.
     #[serde(default)]
     pub run_as_username: Option<String>,
+    /// `runAsNonRoot`: the runtime refuses whoever turns out to be 0. (Not of
+    /// the CRI: who asks another runtime checks by itself.)
+    #[serde(default)]
+    pub run_as_non_root: bool,
     pub run_as_group: Option<u32>,
     pub supplemental_groups: Vec<u32>,
     /// Only `supplemental_groups`, none of the image's `/etc/group`.
@@ -249,6 +257,11 @@ pub struct SecurityContext {
     pub capabilities_add: Vec<String>,
     pub capabilities_drop: Vec<String>,
     pub seccomp: Seccomp,
+    /// `None`: what is usual on the node.
+    #[serde(default)]
+    pub apparmor: Option<AppArmor>,
+    #[serde(default)]
+    pub selinux: Option<SeLinuxOptions>,
     /// Not of privileged containers: nothing is kept from those.
     #[serde(default)]
     pub guarded: GuardedPaths,
@@ -268,6 +281,23 @@ pub enum GuardedPaths {
     Nothing,
     /// As a CRI client says.
     These { masked: Vec<String>, readonly: Vec<String> },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AppArmor {
+    RuntimeDefault,
+    Unconfined,
+    /// A profile that is loaded on the node, by its name.
+    Localhost(String),
+}
+
+/// The parts of an SELinux label; those that are empty are the node's usual ones.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SeLinuxOptions {
+    pub user: String,
+    pub role: String,
+    pub type_: String,
+    pub level: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri::{ContainerConfig, ContainerId, CriError, IdRange, SandboxId, SandboxState};
+use rustix::fs::{Mode, OFlags, ResolveFlags};
 use shim::crash;
 use shim::record;
 use shim::wire::{self, Exit, Reply, Request};
@@ -14,6 +15,7 @@ use shim::wire::{self, Exit, Reply, Request};
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking, image_refusal};
 use crate::images::{Hold, ImageError, Images};
+use crate::labels::Modules;
 use crate::launch::Program;
 use crate::records::{self, ContainerRecord, SandboxRecord};
 use crate::rootfs::Snapshots;
@@ -34,17 +36,19 @@ impl Inner {
             return Err(CriError::Invalid(format!("log path {:?} is not a plain relative path", config.log_path)));
         }
         // Until it is recorded, nobody else knows that the layers are needed.
-        let _hold = self.hold_layers().await?;
+        let hold = Arc::new(self.hold_layers().await?);
         let resolved = self.images.resolve(&config.image).map_err(|error| image_refusal(&error))?;
         let resolved = resolved.ok_or_else(|| CriError::NotFound { what: "image", id: config.image.clone() })?;
         let program = launch::program(&config, &resolved.config, &parent.hostname)?;
         let seccomp = seccomp::wanted(&config.security).await?;
+        let labels = labels_for(&parent, &config)?;
         let id = ContainerId(self.ids.hex64());
         let mut record = ContainerRecord::of(id.clone(), &parent, &config, self.clock.now().wall);
         record.image_ref = resolved.image.repo_digests.first().unwrap_or(&resolved.image.id).clone();
         record.image = Images::shown_name(&config.image, &resolved.image);
         record.stop_signal = program.stop_signal;
         (record.stdin, record.tty) = (config.stdin, config.tty);
+        record.input_stays = config.tty || !config.stdin_once;
         if (config.stdin || config.tty) && parent.shim_version < wire::STREAMS_SINCE {
             return Err(CriError::Failed(format!("failed to create container with stdin or tty: {TOO_OLD}")));
         }
@@ -62,11 +66,12 @@ impl Inner {
         }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
-        let images = self.image_volumes(&self.dirs.container(sandbox, &id), &mut record)?;
+        let images = self.image_volumes(&mut record)?;
         let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);
-        let furnishing = Furnishing { volumes, images };
+        let furnishing = Furnishing { volumes, images, hold: hold.clone() };
         let spec = wire::ContainerSpec { seccomp, ..self.spec(&parent, &record, &config, program, &furnishing)? };
-        if let Err(error) = self.make_container(&shim, spec, &config, record.clone(), furnishing).await {
+        let spec = launch::labelled(spec, labels);
+        if let Err(error) = self.make_container(&shim, spec, &config, (record.clone(), hold), furnishing).await {
             // What was begun goes; the shim has forgotten it or will be asked to.
             let _ = self.drop_container(sandbox, &id).await;
             return Err(error);
@@ -91,7 +96,7 @@ impl Inner {
     }
 
     /// LC-315: the images that are mounted into it, one for each such mount.
-    fn image_volumes(&self, dir: &Path, record: &mut ContainerRecord) -> Result<Vec<ImageVolume>, CriError> {
+    fn image_volumes(&self, record: &mut ContainerRecord) -> Result<Vec<ImageVolume>, CriError> {
         let mut found = Vec::new();
         for (number, mount) in record.mounts.iter_mut().enumerate() {
             let Some(name) = &mount.image else { continue };
@@ -99,14 +104,12 @@ impl Inner {
             let missing = || CriError::Failed(format!("failed to mount image volume {name:?}: not found"));
             let resolved = resolved.ok_or_else(missing)?;
             self.images.mark_used(&resolved.image.id);
-            let place = match &resolved.layers[..] {
-                [only] => only.clone(),
-                _ => dir.join("images").join(number.to_string()),
-            };
+            let place = self.images.whole(&resolved);
             mount.readonly = true;
-            found.push(ImageVolume { number, place, layers: resolved.layers });
+            let part = mount.sub_path.clone();
+            found.push(ImageVolume { number, place, part, layers: resolved.layers });
         }
-        record.volume_layers = found.iter().map(|volume| volume.layers.clone()).collect();
+        record.volume_layers = found.iter().map(|volume| vec![volume.place.clone()]).collect();
         Ok(found)
     }
 
@@ -140,8 +143,14 @@ impl Inner {
         let dir = self.dirs.container(&sandbox.id, &record.id);
         let overlay = self.root_of(record, &dir, sandbox.config.user_namespace.is_some())?;
         let shared = etc::mounts(&self.dirs.sandbox(&sandbox.id), &config.mounts).into_iter();
-        let shared =
-            shared.map(|(source, destination)| wire::BindMount { source, destination, ..wire::BindMount::default() });
+        // As containerd has it: what is read-only is so as a whole.
+        let readonly = config.security.readonly_rootfs;
+        let shared = shared.map(|(source, destination)| wire::BindMount {
+            source,
+            destination,
+            readonly,
+            ..wire::BindMount::default()
+        });
         let anonymous = furnishing.volumes.iter().map(|volume| wire::BindMount {
             source: volume.source.clone(),
             destination: volume.destination.clone(),
@@ -166,6 +175,7 @@ impl Inner {
             capabilities: self.permitted(program.capabilities, config.security.privileged),
             // The caller knows.
             seccomp: wire::Seccomp::Default,
+            labels: wire::Labels::default(),
             cgroup: self.cgroups.describe(&cgroup),
             pid: launch::pid_namespace(sandbox.config.pid, config),
             oom_score_adj: config.resources.oom_score_adj,
@@ -209,7 +219,7 @@ impl Inner {
         shim: &Shim,
         spec: wire::ContainerSpec,
         config: &ContainerConfig,
-        record: ContainerRecord,
+        (record, hold): (ContainerRecord, Arc<Hold>),
         furnishing: Furnishing,
     ) -> Result<(), CriError> {
         let failed = |what: &str, error: std::io::Error| CriError::Failed(format!("{what}: {error}"));
@@ -232,7 +242,7 @@ impl Inner {
                 std::os::unix::fs::chown(dir.join("upper"), Some(first), Some(first))?;
             }
             furnishing.volumes.iter().try_for_each(|volume| volume.fill(&layers))?;
-            furnishing.images.iter().try_for_each(ImageVolume::fill)?;
+            furnishing.images.iter().try_for_each(|volume| volume.prepare(&inner.images, &furnishing.hold))?;
             inner.cgroups.create(&cgroup, &resources, devices)
         });
         prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
@@ -240,6 +250,8 @@ impl Inner {
         let (dir, containers) = (spec.dir.clone(), self.dirs.containers(&record.sandbox));
         let recorded = blocking(move || {
             record::write(&dir, records::CONTAINER, &record)?;
+            // Whoever cleans up knows now, however long the making takes.
+            drop(hold);
             record::sync_dir(&containers)
         });
         let making = async {
@@ -371,10 +383,21 @@ impl Inner {
     }
 }
 
+/// What security modules shall know it by.
+fn labels_for(sandbox: &SandboxRecord, config: &ContainerConfig) -> Result<wire::Labels, CriError> {
+    let labels = Modules::of_node().wanted(&config.security)?;
+    if labels != wire::Labels::default() && sandbox.shim_version < wire::LABELS_SINCE {
+        return Err(CriError::Failed(format!("failed to create container with AppArmor or SELinux: {TOO_OLD}")));
+    }
+    Ok(labels)
+}
+
 /// What has to be there before a container is made.
 struct Furnishing {
     volumes: Vec<AnonymousVolume>,
     images: Vec<ImageVolume>,
+    /// Until the container is recorded, nobody else knows that the layers are needed.
+    hold: Arc<Hold>,
 }
 
 impl Furnishing {
@@ -382,7 +405,9 @@ impl Furnishing {
     /// never written to.
     fn show(&self, number: usize, bind: wire::BindMount) -> wire::BindMount {
         match self.images.iter().find(|image| image.number == number) {
-            Some(image) => wire::BindMount { source: image.place.clone(), readonly: true, ..bind },
+            Some(image) => {
+                wire::BindMount { source: image.place.clone(), readonly: true, source_readonly: true, ..bind }
+            }
             None => bind,
         }
     }
@@ -393,20 +418,24 @@ struct ImageVolume {
     /// Of the mount.
     number: usize,
     place: PathBuf,
+    part: Option<PathBuf>,
     layers: Vec<PathBuf>,
 }
 
 impl ImageVolume {
-    /// One layer is shown as it is; several have to be one directory first.
-    /// An overlay could not be shown to users of a pod's own, nor parts of it
-    /// be taken by older kernels.
-    fn fill(&self) -> std::io::Result<()> {
-        if self.layers.len() == 1 {
-            return Ok(());
-        }
-        fs::create_dir_all(&self.place)?;
-        fs::set_permissions(&self.place, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-        rootfs::copy::copy_layers(&self.layers, &self.place)
+    /// One layer is shown as it is; several have to be one directory first,
+    /// which all containers share.
+    fn prepare(&self, images: &Images, hold: &Hold) -> std::io::Result<()> {
+        images.merge(&self.place, &self.layers, hold).map_err(std::io::Error::other)?;
+        // Nothing is made in an image, also not by monitors that would.
+        let Some(part) = &self.part else { return Ok(()) };
+        let whole = fs::File::open(&self.place)?;
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        rustix::fs::openat2(&whole, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).map_err(|error| {
+            let error = std::io::Error::from(error);
+            std::io::Error::new(error.kind(), format!("subPath {part:?} of image volume: {error}"))
+        })?;
+        Ok(())
     }
 }
 

@@ -21,8 +21,9 @@ use tokio::sync::broadcast;
 use crate::cgroups::Cgroups;
 use crate::config::{Config, EngineError, io_at};
 use crate::images::{ImageError, Images, PullOptions};
+use crate::network::NetworkError;
 use crate::pod_network::PodNetwork;
-use crate::records::{Dirs, layers_in_use};
+use crate::records::{Dirs, addresses_in_use, layers_in_use};
 use crate::rootfs::Snapshots;
 use crate::sys::SealedProgram;
 use crate::table::Table;
@@ -48,7 +49,7 @@ pub(crate) struct Inner {
 /// Events a slow listener may be behind before it is told to look at everything.
 const EVENTS_MAX: usize = 1024;
 
-const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
+pub(crate) const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 
 impl Engine {
     /// Opens an instance and takes up what an earlier engine left: running
@@ -67,6 +68,7 @@ impl Engine {
         }
         let images = Arc::new(images.with_registries(config.registries.clone()));
         let snapshots = config.snapshots.decide(&config.root);
+        let network = open_network(&config, &dirs)?;
         let inner = Arc::new(Inner {
             clock,
             ids,
@@ -74,7 +76,7 @@ impl Engine {
             cgroups,
             images,
             snapshots,
-            network: PodNetwork::open(&config).map_err(EngineError::Network)?,
+            network,
             program: SealedProgram::open(&config.shim_exe).map_err(io_at(&config.shim_exe))?,
             table: Mutex::new(Table::default()),
             events: broadcast::Sender::new(EVENTS_MAX),
@@ -101,12 +103,22 @@ impl Engine {
         inner.clear_cgroup(&path).await.map_err(io_at(&path))?;
         inner.network.destroy().await.map_err(EngineError::Network)?;
         for dir in [inner.dirs.runs(), inner.dirs.sandboxes()] {
-            match std::fs::remove_dir_all(dir) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(io_at(dir)(error)),
-                _ => {}
-            }
+            trees::remove(dir).map_err(io_at(dir))?;
         }
         Ok(())
+    }
+}
+
+/// A list of addresses that cannot be read is made again of what sandboxes have.
+fn open_network(config: &Config, dirs: &Dirs) -> Result<PodNetwork, EngineError> {
+    match PodNetwork::open(config) {
+        Err(NetworkError::CorruptState { path, line }) => {
+            tracing::error!(path = %path.display(), line, "damaged: made again of the records of sandboxes");
+            let lines: String = addresses_in_use(dirs).iter().map(|(ip, id)| format!("+ {ip} {id}\n")).collect();
+            std::fs::write(&path, lines).map_err(io_at(&path))?;
+            PodNetwork::open(config).map_err(EngineError::Network)
+        }
+        opened => opened.map_err(EngineError::Network),
     }
 }
 
@@ -302,8 +314,9 @@ impl Runtime for Engine {
         let removed = blocking(move || {
             inner.images.remove(&reference)?;
             let in_use = || {
-                let table = inner.table();
-                Ok(table.containers.values().flat_map(|entry| entry.record.stands_on()).flatten().collect())
+                // By their records: one that is still being made is in no table.
+                let root = inner.dirs.sandboxes().parent().unwrap_or(Path::new("/"));
+                Ok(layers_in_use(root)?.into_iter().flatten().collect())
             };
             inner.images.sweep(in_use)
         });

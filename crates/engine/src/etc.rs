@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 use cri::{DnsConfig, Mount, NamespaceMode, SandboxConfig};
 
+/// In the directory of a sandbox.
+pub(crate) const NAMES: [&str; 3] = ["hosts", "hostname", "resolv.conf"];
+
 /// Writes the files of a sandbox into `dir`.
 pub(crate) fn write(dir: &Path, config: &SandboxConfig, hostname: &str, ips: &[IpAddr]) -> io::Result<()> {
     let resolv = if config.dns == DnsConfig::default() {
@@ -33,7 +36,7 @@ pub(crate) fn write(dir: &Path, config: &SandboxConfig, hostname: &str, ips: &[I
 
 /// The mounts that show them, except where the container brings its own.
 pub(crate) fn mounts(dir: &Path, own: &[Mount]) -> Vec<(PathBuf, PathBuf)> {
-    ["hosts", "hostname", "resolv.conf"]
+    NAMES
         .map(|name| (dir.join(name), Path::new("/etc").join(name)))
         .into_iter()
         .filter(|(_, destination)| !own.iter().any(|mount| mount.container_path == *destination))

@@ -12,6 +12,7 @@
 //! <root>/layers/<hex digest>/  one unpacked layer, complete and never changed
 //! <root>/downloads/<hex>       layers being fetched, each locked by its fetcher; resumed by the next pull
 //! <root>/used/<hex id>         its time says when the image was last used
+//! <root>/merged/<hex id>/      an image of several layers as one directory, for volumes
 //! <root>/tmp/                  layers being unpacked; emptied by the next writer
 //! ```
 //!
@@ -28,6 +29,7 @@ mod index;
 mod layer;
 mod limits;
 mod manifest;
+mod merged;
 mod pull;
 mod read;
 mod reference;
@@ -54,11 +56,11 @@ use shim::crash;
 use archive::Archive;
 use flights::Flights;
 use incoming::Incoming;
-use index::{Index, IndexFile, LayerSize, Record, WriteLock, sync_directory};
+use index::{Index, IndexFile, LayerSize, Origin, Record, WriteLock, sync_directory};
 use limits::{DISK_RESERVE_BYTES_MAX, LIMITS, Limits};
 use read::{Hashing, Limited, Slice, decompress, read_error};
 use reference::{Reference, is_digest, is_hex, is_hex64};
-use registry::{PATIENCE, Patience};
+use registry::{Names, PATIENCE, Patience};
 
 /// One node's store. Several processes may have it open; each sees what the
 /// others did.
@@ -68,6 +70,7 @@ pub struct Images {
     limits: Limits,
     registries: RegistryConfig,
     patience: Patience,
+    names: Names,
     flights: Flights,
 }
 
@@ -83,14 +86,14 @@ pub struct ResolvedImage {
 impl Images {
     pub fn open(root: impl Into<PathBuf>) -> Result<Images, ImageError> {
         let root = root.into();
-        for name in ["", "layers", "tmp", "downloads", "used"] {
+        for name in ["", "layers", "tmp", "downloads", "used", "merged", "merging"] {
             let directory = root.join(name);
             private_directory(&directory).map_err(ImageError::io(directory.display().to_string()))?;
         }
         let index = IndexFile::new(&root);
         index.current()?;
         let (registries, flights) = (RegistryConfig::default(), Flights::default());
-        Ok(Images { root, index, limits: LIMITS, registries, patience: PATIENCE, flights })
+        Ok(Images { root, index, limits: LIMITS, registries, patience: PATIENCE, names: Names::default(), flights })
     }
 
     /// How to reach registries from now on.
@@ -112,11 +115,16 @@ impl Images {
             incoming.iter_mut().for_each(|image| image.names = vec![tag.clone()]);
         }
 
-        self.take_in(&incoming, &|_| ())
+        self.take_in(&incoming, &Origin::Archive, &|_| ())
     }
 
     /// Durable when it returns; after a failure all is as it was.
-    fn take_in(&self, incoming: &[Incoming], unpacked: &dyn Fn(&str)) -> Result<Vec<cri::Image>, ImageError> {
+    fn take_in(
+        &self,
+        incoming: &[Incoming],
+        origin: &Origin,
+        unpacked: &dyn Fn(&str),
+    ) -> Result<Vec<cri::Image>, ImageError> {
         let lock = self.index.lock()?;
         let sizes = self.unpack_layers(incoming, unpacked, &lock).inspect_err(|_| {
             // A hostile layer may have filled the disk.
@@ -129,6 +137,7 @@ impl Images {
         index.layers.extend(sizes);
         for image in incoming {
             index.insert(&image.id, record(image));
+            image.layers.iter().for_each(|(diff_id, _)| index.note_origin(diff_id, origin));
         }
         self.index.replace(&index, &lock)?;
         let ids: BTreeSet<&str> = incoming.iter().map(|image| image.id.as_str()).collect();
@@ -216,7 +225,11 @@ impl Images {
         let mut sizes = Vec::new();
         for (diff_id, content) in incoming.iter().flat_map(|image| &image.layers) {
             let target = self.layer_path(diff_id);
-            if target.exists() || unpacked.iter().any(|(_, other)| *other == target) {
+            let is_here = target.exists() || unpacked.iter().any(|(_, other)| *other == target);
+            if is_here {
+                // Who brings a layer that others have must bring all of it:
+                // its digest alone gives nobody what is in it.
+                content.iter().try_for_each(|content| self.verify_layer(diff_id, content.clone()))?;
                 done(diff_id);
                 continue;
             }
@@ -263,10 +276,15 @@ impl Images {
             layer::unpack(Hashing::new(layer), scratch, &self.limits).map_err(|err| self.name_the_disk(err))?;
         let (actual, bytes) =
             layer.finish().map_err(read_error("image layer")).map_err(|err| self.name_the_disk(err))?;
-        if actual != diff_id {
-            return Err(ImageError::DigestMismatch { what: "image layer", expected: diff_id.to_owned(), actual });
-        }
+        is_it(diff_id, actual)?;
         Ok(LayerSize { bytes, inodes })
+    }
+
+    /// The same without unpacking it.
+    fn verify_layer(&self, diff_id: &str, content: Slice) -> Result<(), ImageError> {
+        let layer = Limited::new(decompress(content)?, "image layer", self.limits.layer_bytes_max);
+        let (actual, _) = Hashing::new(layer).finish().map_err(read_error("image layer"))?;
+        is_it(diff_id, actual)
     }
 
     /// What images may still take of the filesystem they are on.
@@ -286,13 +304,20 @@ impl Images {
     /// What a writer left behind that was killed.
     fn empty_scratch(&self, _lock: &WriteLock) -> Result<(), ImageError> {
         for leftover in children(&self.root.join("tmp"))? {
-            fs::remove_dir_all(&leftover).map_err(io_at(&leftover))?;
+            trees::remove(&leftover).map_err(ImageError::io(leftover.display().to_string()))?;
         }
         Ok(())
     }
 
     fn layer_path(&self, digest: &str) -> PathBuf {
         self.root.join("layers").join(digest.trim_start_matches("sha256:"))
+    }
+}
+
+fn is_it(diff_id: &str, actual: String) -> Result<(), ImageError> {
+    match actual == diff_id {
+        true => Ok(()),
+        false => Err(ImageError::DigestMismatch { what: "image layer", expected: diff_id.to_owned(), actual }),
     }
 }
 

@@ -1,5 +1,6 @@
 //! From what the agent asks and the image says to what the shim shall run. Pure.
 
+use std::collections::BTreeMap;
 use std::path::{Component, PathBuf};
 
 use cri::{ContainerConfig, CriError, GuardedPaths, LogLimits, Mount, NamespaceMode, Propagation, SecurityContext};
@@ -30,9 +31,11 @@ pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig, hostname: &
         return Err(CriError::Invalid(format!("working directory {cwd:?} is not absolute")));
     }
     let security = &config.security;
+    let env = environment(config, image, hostname);
+    check_room(&args, &env)?;
     Ok(Program {
         args,
-        env: environment(config, image, hostname),
+        env,
         cwd,
         user: wire::User {
             name: security.run_as_username.clone().unwrap_or_else(|| image.user.clone()),
@@ -40,6 +43,7 @@ pub(crate) fn program(config: &ContainerConfig, image: &ImageConfig, hostname: &
             gid: security.run_as_group,
             groups: security.supplemental_groups.clone(),
             only_groups: security.strict_groups,
+            not_root: security.run_as_non_root,
         },
         capabilities: capabilities(security)?,
         stop_signal: stop_signal(config, image)?,
@@ -61,15 +65,41 @@ fn environment(config: &ContainerConfig, image: &ImageConfig, hostname: &str) ->
     let terminal = config.tty.then(|| "TERM=xterm".to_owned());
     let pod = config.envs.iter().map(|(name, value)| format!("{name}={value}"));
     let mut env: Vec<String> = Vec::new();
+    // Where each name is: an image and a pod may bring tens of thousands.
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for entry in defaults.into_iter().chain(terminal).chain(image.env.iter().cloned()).chain(pod) {
         let name = entry.split_once('=').map_or(entry.as_str(), |(name, _)| name);
-        match env.iter_mut().find(|known| known.split_once('=').is_some_and(|(known, _)| known == name)) {
-            Some(known) => *known = entry,
-            None => env.push(entry),
+        match places.get(name) {
+            Some(&place) => env[place] = entry,
+            None => {
+                places.insert(name.to_owned(), env.len());
+                env.push(entry);
+            }
         }
     }
     env
 }
+
+/// The kernel would refuse more when the program is executed; what an image
+/// says is not even sent then.
+fn check_room(args: &[String], env: &[String]) -> Result<(), CriError> {
+    let too_long = |what: &str, max: usize| {
+        Err(CriError::Invalid(format!("argument list too long: {what}: more than {max} bytes")))
+    };
+    let strings = || args.iter().chain(env);
+    if strings().any(|text| text.len() >= STRING_BYTES_MAX) {
+        return too_long("an argument or environment variable of the container", STRING_BYTES_MAX);
+    }
+    match strings().map(|text| text.len() + 1 + size_of::<usize>()).sum::<usize>() > TOTAL_BYTES_MAX {
+        true => too_long("environment and arguments of the container", TOTAL_BYTES_MAX),
+        false => Ok(()),
+    }
+}
+
+/// One string with its NUL (`MAX_ARG_STRLEN`), and all with a pointer each
+/// (`ARG_MAX`, a quarter of the usual stack).
+const STRING_BYTES_MAX: usize = 128 << 10;
+const TOTAL_BYTES_MAX: usize = 2 << 20;
 
 /// TC-072: the pod's word over the image's over SIGTERM.
 fn stop_signal(config: &ContainerConfig, image: &ImageConfig) -> Result<i32, CriError> {
@@ -161,6 +191,7 @@ pub(crate) fn bind(mount: &Mount) -> Result<wire::BindMount, CriError> {
         reaches_node: mount.propagation == Propagation::Bidirectional,
         // LC-315: what an image brings as a volume is data.
         noexec: mount.image.is_some(),
+        source_readonly: mount.image.is_some() || mount.source_readonly,
     })
 }
 
@@ -170,6 +201,17 @@ pub(crate) fn input(config: &ContainerConfig) -> wire::Input {
         (true, false) => wire::Input::Open,
         (true, true) => wire::Input::Once,
     }
+}
+
+/// Known to security modules by these, with what is mounted for it.
+pub(crate) fn labelled(mut spec: wire::ContainerSpec, labels: wire::Labels) -> wire::ContainerSpec {
+    if let Some(label) = &labels.selinux_files
+        && !spec.overlay.options.is_empty()
+    {
+        // In quotes: a level may have commas.
+        spec.overlay.options.push_str(&format!(",context=\"{label}\""));
+    }
+    wire::ContainerSpec { labels, ..spec }
 }
 
 /// `None`: the shim knows what is usual.

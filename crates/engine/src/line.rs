@@ -81,6 +81,11 @@ impl Voice {
             let _ = self.0.try_write(&frame);
         }
     }
+
+    /// Ends the connection for both sides, whoever else holds it.
+    pub(crate) fn hang_up(&self) {
+        let _ = rustix::net::shutdown(&*self.0, rustix::net::Shutdown::Both);
+    }
 }
 
 /// Two ends of a socket over which a descriptor will come: ours, and what to send along.

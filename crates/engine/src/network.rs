@@ -4,11 +4,13 @@
 //!
 //! Read next: `network/addresses.rs` (who has which address),
 //! `network/links.rs` (the kernel's side of it), `network/ports.rs` (what the
-//! firewall does).
+//! firewall does), `network/frames.rs` (what pods may send at all).
 
 mod addresses;
 mod cni;
+mod frames;
 mod links;
+mod listeners;
 mod nft;
 mod ports;
 
@@ -19,7 +21,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cri::SandboxId;
+use cri::{HostPort, Protocol, SandboxId};
 use sha2::{Digest, Sha256};
 use shim::crash;
 use tokio::sync::Mutex as AsyncMutex;
@@ -29,7 +31,9 @@ pub(crate) use cni::Cni;
 pub use cni::CniConfig;
 use links::Links;
 pub(crate) use links::SANDBOX_INTERFACE;
-use nft::{Firewall, Net};
+use listeners::{Held, Listener};
+use nft::{Family, Firewall, Net};
+use ports::Leading;
 pub use ports::{Entrance, Published};
 
 #[derive(Debug, Clone)]
@@ -74,6 +78,9 @@ pub enum NetworkError {
     Namespace { path: PathBuf, source: io::Error },
     #[error("{what}: {source}")]
     Netlink { what: String, source: rtnetlink::Error },
+    /// The node's own come first.
+    #[error("host port {port}/{protocol} is in use on this node: something listens on {at}")]
+    PortTaken { port: u16, protocol: &'static str, at: std::net::SocketAddrV4 },
     #[error("CNI network {name}: {detail}")]
     Cni { name: String, detail: String },
     #[error("firewall table {table}: {source}")]
@@ -102,7 +109,8 @@ struct NodeSide {
     /// Index of the bridge; there is a firewall table then, too.
     bridge: Option<u32>,
     /// What the firewall leads to pods.
-    published: Vec<Published>,
+    leading: Leading,
+    held: Held,
 }
 
 impl Network {
@@ -149,40 +157,83 @@ impl Network {
     /// Disconnects the sandbox and frees its address. Again is fine (TC-053).
     pub async fn detach(&self, sandbox: &SandboxId) -> Result<(), NetworkError> {
         // The address last: it must not be given on while the old interface answers.
-        self.links.remove(&self.host_interface(sandbox)).await?;
+        let port = self.host_interface(sandbox);
+        self.links.remove(&port).await?;
         crash::point("network.unlinked");
+        let holder = sandbox.clone();
+        // Pods without an address, e.g. those of CNI plugins, have no port of ours.
+        if self.with_addresses(move |addresses| Ok(addresses.of(&holder))).await?.is_some() {
+            self.with_firewall(move |firewall, table| firewall.remove_chain(Family::Device, table, &port)).await?;
+        }
         let sandbox = sandbox.clone();
         self.with_addresses(move |addresses| addresses.free(&sandbox)).await
+    }
+
+    /// Whether these ports of the node may lead to a pod: not where somebody
+    /// on the node listens.
+    pub async fn check_ports(&self, ports: &[HostPort]) -> Result<(), NetworkError> {
+        if ports.is_empty() {
+            return Ok(());
+        }
+        let listeners = self.node.lock().await.held.others(self.listeners().await?);
+        match ports.iter().find_map(|port| Some((port, listeners::in_the_way(&listeners, port)?))) {
+            None => Ok(()),
+            Some((port, listener)) => {
+                let protocol = ports::name(port.protocol);
+                Err(NetworkError::PortTaken { port: port.host_port, protocol, at: listener.at })
+            }
+        }
+    }
+
+    /// Off the async threads: a busy node has long tables.
+    async fn listeners(&self) -> Result<Vec<Listener>, NetworkError> {
+        let failed = |err| NetworkError::State { path: self.config.state_dir.clone(), source: io::Error::other(err) };
+        tokio::task::spawn_blocking(listeners::read).await.map_err(failed)?
     }
 
     /// The node's ports that lead to pods are these from now on. Asked for
     /// under a lock, so that an older answer never replaces a newer one.
     pub async fn publish(&self, ports: impl FnOnce() -> Vec<Published>) -> Result<(), NetworkError> {
         let mut node = self.node.lock().await;
-        let wanted = ports();
+        let published = ports();
+        let wanted = self.lead(&mut node.held, published).await?;
         match node.bridge {
-            Some(_) if node.published == wanted => Ok(()),
+            Some(_) if node.leading == wanted => Ok(()),
             Some(_) => {
                 self.write_firewall(&wanted).await?;
-                node.published = wanted;
+                node.leading = wanted;
                 Ok(())
             }
             // Without pods there is no bridge yet, and nothing to lead anywhere.
-            None if wanted.is_empty() && self.links.find_bridge(&self.config.bridge).await?.is_none() => {
-                node.published = wanted;
-                self.with_firewall(Firewall::remove).await
+            None if wanted.published.is_empty() && self.links.find_bridge(&self.config.bridge).await?.is_none() => {
+                node.leading = wanted;
+                self.with_firewall(|firewall, table| firewall.remove(Family::Ip, table)).await
             }
             None => {
-                node.published = wanted;
+                node.leading = wanted;
                 self.ensure_bridge_of(&mut node).await.map(|_| ())
             }
         }
     }
 
-    async fn write_firewall(&self, published: &[Published]) -> Result<(), NetworkError> {
+    /// Who listens on the node's loopback is not passed over, and nobody who
+    /// comes later is: the ports are held.
+    async fn lead(&self, held: &mut Held, published: Vec<Published>) -> Result<Leading, NetworkError> {
+        held.hold(&published);
+        if published.is_empty() {
+            return Ok(Leading::default());
+        }
+        let listeners = held.others(self.listeners().await?);
+        let ports = published.iter().map(|published| &published.port);
+        let kept = ports.filter(|port| listeners::keeps_loopback(&listeners, port));
+        let kept: Vec<(Protocol, u16)> = kept.map(|port| (port.protocol, port.host_port)).collect();
+        Ok(Leading { published, kept })
+    }
+
+    async fn write_firewall(&self, leading: &Leading) -> Result<(), NetworkError> {
         let pods = Net { address: Ipv4Addr::from(self.range.network), prefix_length: self.range.prefix_length };
-        let chains = ports::chains(&self.config.bridge, pods, published, &self.config.entrances);
-        self.with_firewall(move |firewall, table| firewall.replace(table, &chains)).await
+        let chains = ports::chains(&self.config.bridge, pods, leading, &self.config.entrances);
+        self.with_firewall(move |firewall, table| firewall.replace(Family::Ip, table, &chains)).await
     }
 
     /// Off the async threads: the kernel may take its time.
@@ -202,8 +253,36 @@ impl Network {
     pub async fn reconcile(&self, known: &[SandboxId]) -> Result<(), NetworkError> {
         let keep: Vec<String> = known.iter().map(|sandbox| self.host_interface(sandbox)).collect();
         self.remove_ports(|name| !keep.iter().any(|kept| kept == name)).await?;
-        let known = known.to_vec();
-        self.with_addresses(move |addresses| addresses.free_all_but(&known)).await
+        let holders = known.to_vec();
+        self.with_addresses(move |addresses| addresses.free_all_but(&holders)).await?;
+        // A pod that ends meanwhile takes its port along; then once more with those that are left.
+        for _ in 1..GUARD_TRIES_MAX {
+            match self.guard_all(known).await {
+                Err(error) if is_gone(&error) => {}
+                outcome => return outcome,
+            }
+        }
+        self.guard_all(known).await
+    }
+
+    /// The ports of these sandboxes take what their pods may send, whoever set
+    /// them up.
+    async fn guard_all(&self, known: &[SandboxId]) -> Result<(), NetworkError> {
+        let Some(index) = self.links.find_bridge(&self.config.bridge).await? else { return Ok(()) };
+        let ports = self.links.ports(index).await?;
+        let mut chains = Vec::new();
+        for sandbox in known {
+            let (port, holder) = (self.host_interface(sandbox), sandbox.clone());
+            let address = self.with_addresses(move |addresses| Ok(addresses.of(&holder))).await?;
+            let Some(address) = address.filter(|_| ports.contains(&port)) else { continue };
+            self.links.seal_port(&port, mac_of(address)).await?;
+            chains.push(frames::chain(&port, mac_of(address), address));
+        }
+        self.with_firewall(move |firewall, table| match chains.as_slice() {
+            [] => firewall.remove(Family::Device, table),
+            chains => firewall.replace(Family::Device, table, chains),
+        })
+        .await
     }
 
     /// Removes every trace of the instance: interfaces, bridge, addresses.
@@ -214,7 +293,11 @@ impl Network {
         if self.links.find_bridge(&self.config.bridge).await?.is_some() {
             self.links.remove(&self.config.bridge).await?;
         }
-        self.with_firewall(Firewall::remove).await?;
+        self.with_firewall(|firewall, table| {
+            firewall.remove(Family::Device, table)?;
+            firewall.remove(Family::Ip, table)
+        })
+        .await?;
         self.with_addresses(Addresses::clear).await
     }
 
@@ -265,8 +348,13 @@ impl Network {
             outcome => outcome?,
         }
         crash::point("network.pair");
-        let inside = Links::open_inside(netns, namespace).await?;
-        inside
+        // Before the pod's end comes up: nothing is ever sent past it.
+        let chain = frames::chain(&host_interface, pair.mac, address);
+        let guarded = self.with_firewall(move |firewall, table| firewall.replace_chain(Family::Device, table, &chain));
+        let sealed = self.links.seal_port(&host_interface, pair.mac);
+        let (guarded, sealed, inside) = tokio::join!(guarded, sealed, Links::open_inside(netns, namespace));
+        guarded.and(sealed)?;
+        inside?
             .configure(links::Endpoint {
                 address,
                 prefix_length: self.range.prefix_length,
@@ -294,11 +382,15 @@ impl Network {
         let index = self.links.ensure_bridge(&self.config.bridge, mac_of(gateway), self.config.mtu).await?;
         crash::point("network.bridge");
         self.links.set_only_address(index, gateway, self.range.prefix_length).await?;
-        let name = &self.config.bridge;
-        // Pods reach the world by way of this machine, host ports also by its loopback.
-        enable("ip_forward")?;
-        enable(&format!("conf/{name}/route_localnet"))?;
-        self.write_firewall(&node.published).await?;
+        // Pods reach the world by way of this machine.
+        set("ipv4/ip_forward", "1")?;
+        for (family, setting, value) in BRIDGE_SETTINGS {
+            // A kernel without IPv6 believes nobody.
+            if Path::new(SETTINGS).join(family).exists() {
+                set(&format!("{family}/conf/{}/{setting}", self.config.bridge), value)?;
+            }
+        }
+        self.write_firewall(&node.leading).await?;
         node.bridge = Some(index);
         Ok(index)
     }
@@ -316,15 +408,41 @@ impl Network {
     }
 }
 
-/// Switches a setting of IPv4 on, in the calling thread's namespace.
-fn enable(setting: &str) -> Result<(), NetworkError> {
-    let path = Path::new("/proc/sys/net/ipv4").join(setting);
+/// A port is not there any more.
+fn is_gone(error: &NetworkError) -> bool {
+    match error {
+        NetworkError::Firewall { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        error => links::is_missing(error),
+    }
+}
+
+/// More pods than this do not end in the time of one look each.
+const GUARD_TRIES_MAX: u32 = 5;
+
+/// What the node makes of its bridge. Host ports work on its loopback, too;
+/// what pods say about routes and addresses is not believed (CVE-2020-10749).
+const BRIDGE_SETTINGS: [(&str, &str, &str); 8] = [
+    ("ipv4", "route_localnet", "1"),
+    ("ipv4", "rp_filter", "1"),
+    ("ipv4", "accept_redirects", "0"),
+    ("ipv4", "accept_source_route", "0"),
+    ("ipv6", "accept_ra", "0"),
+    ("ipv6", "autoconf", "0"),
+    ("ipv6", "accept_redirects", "0"),
+    // Pods have no addresses of IPv6, so the node needs none towards them.
+    ("ipv6", "disable_ipv6", "1"),
+];
+const SETTINGS: &str = "/proc/sys/net";
+
+/// In the calling thread's namespace.
+fn set(setting: &str, value: &str) -> Result<(), NetworkError> {
+    let path = Path::new(SETTINGS).join(setting);
     let failed = |source| NetworkError::Setting { path: path.clone(), source };
-    // Where it is on already it may be read-only.
-    if std::fs::read_to_string(&path).map_err(failed)?.trim() == "1" {
+    // Where it is so already it may be read-only.
+    if std::fs::read_to_string(&path).map_err(failed)?.trim() == value {
         return Ok(());
     }
-    std::fs::write(&path, "1").map_err(failed)
+    std::fs::write(&path, value).map_err(failed)
 }
 
 /// Pods' addresses: all of the network but its own, the bridge's and the

@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::path::Path;
 
-use cri::{SandboxConfig, SandboxId};
+use cri::{HostPort, SandboxConfig, SandboxId};
 
 use crate::config::Config;
 use crate::network::{Cni, Network, NetworkConfig, NetworkError, Published};
@@ -40,6 +40,11 @@ impl PodNetwork {
     pub(crate) async fn detach(&self, id: &SandboxId) -> Result<(), NetworkError> {
         self.cni.detach(id).await?;
         self.bridge.detach(id).await
+    }
+
+    /// Whoever connects pods: what the node itself uses leads to none.
+    pub(crate) async fn check_ports(&self, ports: &[HostPort]) -> Result<(), NetworkError> {
+        self.bridge.check_ports(ports).await
     }
 
     pub(crate) async fn publish(&self, ports: impl FnOnce() -> Vec<Published>) -> Result<(), NetworkError> {

@@ -56,6 +56,9 @@ pub(crate) struct ContainerRecord {
     pub(crate) stdin: bool,
     #[serde(default)]
     pub(crate) tty: bool,
+    /// Its input outlives its clients: no `stdinOnce`, or a terminal.
+    #[serde(default)]
+    pub(crate) input_stays: bool,
     /// As last asked for.
     #[serde(default)]
     pub(crate) resources: Resources,
@@ -88,6 +91,7 @@ impl ContainerRecord {
             stop_signal: crate::signals::TERM,
             stdin: false,
             tty: false,
+            input_stays: false,
             resources: config.resources.clone(),
             layers: Vec::new(),
             labels: config.labels.clone(),
@@ -117,6 +121,14 @@ pub fn layers_in_use(engine_root: &Path) -> io::Result<Vec<Vec<PathBuf>>> {
         }
     }
     Ok(in_use)
+}
+
+/// Which sandbox has which address, as far as records can be read.
+pub(crate) fn addresses_in_use(dirs: &Dirs) -> BTreeMap<IpAddr, SandboxId> {
+    let places = directories(dirs.sandboxes()).unwrap_or_default();
+    let records = places.iter().filter_map(|dir| shim::record::read::<SandboxRecord>(dir, SANDBOX).ok().flatten());
+    let ready = records.filter(|record| record.state == SandboxState::Ready);
+    ready.flat_map(|record| record.ips.into_iter().map(move |ip| (ip, record.id.clone()))).collect()
 }
 
 /// None if there is no such place; it may go while we look.

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri::{ContainerId, CriError, SandboxId, SandboxState};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use shim::record;
 use shim::wire::{self, Exit, Reply, Request, Start};
 use tokio::sync::Mutex;
+use tokio::task::JoinSet;
 
 use crate::config::{EngineError, io_at};
 use crate::engine::Inner;
 use crate::records::{self, ContainerRecord, SandboxRecord};
 use crate::shim_client::{self, Shim};
-use crate::table::{ContainerEntry, SandboxEntry, Stage};
+use crate::table::{ContainerEntry, SandboxEntry, Stage, Table};
 
 impl Inner {
     /// Reads every record, finds the shims again, learns what ended meanwhile
@@ -24,17 +26,25 @@ impl Inner {
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), EngineError> {
         let root = self.dirs.sandboxes().to_owned();
         let mut unfinished = names(self.dirs.runs()).map_err(io_at(self.dirs.runs()))?;
+        let mut settling = JoinSet::new();
         for id in names(&root).map_err(io_at(&root))?.into_iter().map(SandboxId) {
             let dir = self.dirs.sandbox(&id);
-            match record::read::<SandboxRecord>(&dir, records::SANDBOX) {
-                Ok(Some(record)) => {
+            let read = readable(record::read::<SandboxRecord>(&dir, records::SANDBOX), &dir, records::SANDBOX);
+            match read.map_err(io_at(&dir.join(records::SANDBOX)))? {
+                Some(record) if record.id == id => {
                     unfinished.retain(|name| *name != id.0);
-                    self.take_up(record).await.map_err(io_at(&dir))?;
+                    self.take_up(record, &mut settling).map_err(io_at(&dir))?;
                 }
-                Ok(None) => unfinished.push(id.0),
-                // Never guess: a record that cannot be read is for someone to look at.
-                Err(error) => return Err(io_at(&dir.join(records::SANDBOX))(error)),
+                // What cannot be read costs this pod its sandbox, not the node its pods.
+                Some(_) | None => unfinished.push(id.0),
             }
+        }
+        // Side by side, and who takes long goes on alone: a slow monitor is not
+        // a dead one, and no other pod waits for it.
+        let all = async { while settling.join_next().await.is_some() {} };
+        if tokio::time::timeout(SETTLE_WAIT, all).await.is_err() {
+            tracing::warn!(sandboxes = settling.len(), "sandboxes whose monitors do not answer yet are taken up later");
+            settling.detach_all();
         }
         for id in unfinished.into_iter().map(SandboxId) {
             tracing::warn!(sandbox = %id, "removing a sandbox that was never finished");
@@ -69,33 +79,53 @@ impl Inner {
         table.sandboxes.values().filter(|entry| entry.shim.is_some()).map(|entry| entry.record.id.clone()).collect()
     }
 
-    async fn take_up(self: &Arc<Self>, record: SandboxRecord) -> io::Result<()> {
+    fn take_up(self: &Arc<Self>, record: SandboxRecord, settling: &mut JoinSet<()>) -> io::Result<()> {
         let id = record.id.clone();
-        let was_ready = record.state == SandboxState::Ready;
+        let (was_ready, shim_pid) = (record.state == SandboxState::Ready, record.shim_pid);
         let entry = SandboxEntry { record, shim: None, gate: Arc::new(Mutex::new(())) };
         self.table().sandboxes.insert(id.clone(), entry);
         self.read_containers(&id)?;
         if !was_ready {
             // What has no exit record lost its monitor, and was not told of it by this engine.
             self.end_lost(&id);
-            self.clear_strangers(&id, Vec::new()).await;
-            return Ok(());
         }
-        let shim = shim_client::reconnect(&self.dirs.run(&id)).and_then(|stream| self.listen(&id, stream));
-        let Ok(shim) = shim else {
-            self.lose(&id).await;
-            self.clear_strangers(&id, Vec::new()).await;
-            return Ok(());
-        };
+        let shim = was_ready.then(|| shim_client::reconnect(&self.dirs.run(&id)));
+        let shim = shim.and_then(|stream| stream.and_then(|stream| self.listen(&id, stream)).ok());
         // Connected first, so that no exit falls between the question and the answer.
         if let Some(entry) = self.table().sandboxes.get_mut(&id) {
-            entry.shim = Some(shim.clone());
+            entry.shim = shim.clone();
         }
-        match settled(&shim).await {
-            Ok(states) => self.compare(&id, states).await,
-            Err(_) => self.on_shim_gone(&id).await,
-        }
+        let inner = self.clone();
+        settling.spawn(async move {
+            match shim {
+                Some(shim) => inner.settle(&id, &shim).await,
+                None => {
+                    match was_ready {
+                        true => inner.lose(&id).await,
+                        // It was given up, and may have been slow only.
+                        false => {
+                            kill_monitor(shim_pid, &id);
+                        }
+                    }
+                    inner.clear_strangers(&id, Vec::new()).await;
+                }
+            }
+        });
         Ok(())
+    }
+
+    /// Learns what the shim has, whenever it answers. If it dies meanwhile, its
+    /// connection tells, and whoever makes a new one learns it.
+    async fn settle(self: &Arc<Self>, id: &SandboxId, shim: &Shim) {
+        let is_connected = || self.table().sandboxes.get(id).is_some_and(|entry| entry.shim.is_some());
+        while is_connected() && !shim.is_lost() {
+            match shim.call(Request::State).await {
+                Ok(Reply::State(states)) => return self.compare(id, states).await,
+                Ok(_) => tracing::warn!(sandbox = %id, "the sandbox's monitor process gave an unexpected answer"),
+                Err(error) => tracing::warn!(%error, sandbox = %id, "the sandbox's monitor process cannot be asked"),
+            }
+            tokio::time::sleep(SETTLE_PAUSE).await;
+        }
     }
 
     fn end_lost(&self, sandbox: &SandboxId) {
@@ -112,11 +142,14 @@ impl Inner {
     fn read_containers(&self, sandbox: &SandboxId) -> io::Result<()> {
         for id in names(&self.dirs.containers(sandbox))?.into_iter().map(ContainerId) {
             let dir = self.dirs.container(sandbox, &id);
-            let Some(record) = record::read::<ContainerRecord>(&dir, records::CONTAINER)? else {
+            let record = readable(record::read::<ContainerRecord>(&dir, records::CONTAINER), &dir, records::CONTAINER)?;
+            // Without a record it is a stranger, and cleared away as such.
+            let Some(record) = record.filter(|record| record.id == id && record.sandbox == *sandbox) else {
                 continue;
             };
-            let start = record::read::<Start>(&dir, wire::START_RECORD)?;
-            let stage = match (record::read::<Exit>(&dir, wire::EXIT_RECORD)?, &start) {
+            let start = readable(record::read::<Start>(&dir, wire::START_RECORD), &dir, wire::START_RECORD)?;
+            let exit = readable(record::read::<Exit>(&dir, wire::EXIT_RECORD), &dir, wire::EXIT_RECORD)?;
+            let stage = match (exit, &start) {
                 (Some(exit), _) => Stage::ended(exit),
                 (None, Some(start)) => Stage::Running { started_at_ns: start.at_ns },
                 (None, None) => Stage::Created,
@@ -128,25 +161,18 @@ impl Inner {
         Ok(())
     }
 
-    /// What the shim has against what the records say.
+    /// What the shim has against what the records say. What it is still making
+    /// an earlier engine asked for right before it died: nobody waits for it.
     async fn compare(self: &Arc<Self>, sandbox: &SandboxId, states: Vec<wire::ContainerState>) {
         let mut strangers = Vec::new();
         {
             let mut table = self.table();
-            for id in table.of_sandbox(sandbox) {
-                let Some(entry) = table.containers.get_mut(&id) else { continue };
-                match states.iter().find(|state| state.id == id.0).map(|state| state.state.clone()) {
-                    Some(wire::Stage::Exited(exit)) => entry.end(Stage::ended(exit)),
-                    Some(wire::Stage::Running { started_at_ns, .. }) if !entry.is_over() => {
-                        entry.stage = Stage::Running { started_at_ns };
-                    }
-                    Some(_) => {}
-                    // Without a start record: the record was faster than the shim.
-                    None => entry.end(entry.stage.clone().lost()),
-                }
-            }
-            strangers.extend(states.into_iter().map(|state| ContainerId(state.id)));
-            strangers.retain(|id| !table.containers.contains_key(id));
+            learn(&mut table, sandbox, &states);
+            let is_stranger = |state: &wire::ContainerState| {
+                state.state == wire::Stage::Creating || !table.containers.contains_key(&ContainerId(state.id.clone()))
+            };
+            let unknown = states.into_iter().filter(is_stranger);
+            strangers.extend(unknown.map(|state| ContainerId(state.id)));
         }
         self.clear_strangers(sandbox, strangers).await;
     }
@@ -163,8 +189,24 @@ impl Inner {
         }
     }
 
-    /// The shim's connection has ended. If nobody asked for that, it died.
-    pub(crate) async fn on_shim_gone(self: &Arc<Self>, id: &SandboxId) {
+    /// The shim's connection has ended. If nobody asked for that, the shim has
+    /// died, or it has cut us off: then there is another connection to be had.
+    pub(crate) async fn on_shim_lost(self: &Arc<Self>, id: &SandboxId) {
+        let Some(gate) = self.gate(id) else { return };
+        let _alone = gate.lock().await;
+        let is_lost = |shim: &Shim| shim.is_lost();
+        if !self.table().sandboxes.get(id).is_some_and(|entry| entry.shim.as_ref().is_some_and(is_lost)) {
+            return;
+        }
+        for _ in 0..RECONNECTIONS_MAX {
+            // The socket of a dead process refuses.
+            let stream = shim_client::reconnect(&self.dirs.run(id));
+            let Ok(shim) = stream.and_then(|stream| self.listen(id, stream)) else { break };
+            if let Ok(Reply::State(states)) = shim.call(Request::State).await {
+                tracing::warn!(sandbox = %id, "the sandbox's monitor process had cut the connection; there is a new one");
+                return self.take_on(id, shim, &states);
+            }
+        }
         let lost = self.table().sandboxes.get_mut(id).and_then(|entry| entry.shim.take());
         if lost.is_some() {
             tracing::error!(sandbox = %id, "the sandbox's monitor process has died");
@@ -172,10 +214,27 @@ impl Inner {
         }
     }
 
+    /// A new connection, and what happened since the last one ended. Containers
+    /// that were being made meanwhile are for those who make them.
+    fn take_on(&self, id: &SandboxId, shim: Shim, states: &[wire::ContainerState]) {
+        let mut table = self.table();
+        let Some(entry) = table.sandboxes.get_mut(id) else { return };
+        entry.shim = Some(shim);
+        let pod_uid = entry.record.config.meta.uid.clone();
+        learn(&mut table, id, states);
+        drop(table);
+        self.announce(&pod_uid);
+    }
+
     /// Without its shim a sandbox is down: what it left is ended and cleared
     /// away, and what has no exit record ended in an unknown way.
     pub(crate) async fn lose(self: &Arc<Self>, id: &SandboxId) {
-        let Some(config) = self.table().sandboxes.get(id).map(|entry| entry.record.config.clone()) else { return };
+        let record = self.table().sandboxes.get(id).map(|entry| entry.record.clone());
+        let Some(SandboxRecord { config, shim_pid, .. }) = record else { return };
+        // Should it only be slow: nobody will ever ask it again.
+        if kill_monitor(shim_pid, id) {
+            tracing::warn!(sandbox = %id, pid = shim_pid, "killed a monitor process that could not be used");
+        }
         // By their directories: one that was still being made is in no table.
         let made = names(&self.dirs.containers(id)).unwrap_or_default();
         for container in &made.into_iter().map(ContainerId).collect::<Vec<_>>() {
@@ -200,30 +259,60 @@ impl Inner {
     }
 }
 
-/// What the shim has, once nothing is being made any more: an earlier engine
-/// may have asked for a container right before it died.
-async fn settled(shim: &Shim) -> Result<Vec<wire::ContainerState>, CriError> {
-    for _ in 0..SETTLE_ATTEMPTS {
-        match shim.call(Request::State).await? {
-            Reply::State(states) if states.iter().any(|state| state.state == wire::Stage::Creating) => {
-                tokio::time::sleep(SETTLE_PAUSE).await;
+/// What is usual takes milliseconds; then the node begins its work.
+const SETTLE_WAIT: Duration = Duration::from_secs(5);
+const SETTLE_PAUSE: Duration = Duration::from_secs(1);
+
+/// What a shim knows of its containers.
+fn learn(table: &mut Table, sandbox: &SandboxId, states: &[wire::ContainerState]) {
+    for id in table.of_sandbox(sandbox) {
+        let Some(entry) = table.containers.get_mut(&id) else { continue };
+        match states.iter().find(|state| state.id == id.0).map(|state| state.state.clone()) {
+            Some(wire::Stage::Exited(exit)) => entry.end(Stage::ended(exit)),
+            Some(wire::Stage::Running { started_at_ns, .. }) if !entry.is_over() => {
+                entry.stage = Stage::Running { started_at_ns };
             }
-            Reply::State(states) => return Ok(states),
-            other => return Err(CriError::Failed(format!("sandbox monitor gave an unexpected answer: {other:?}"))),
+            // Whoever asked for it is gone.
+            Some(wire::Stage::Creating) => entry.end(entry.stage.clone().lost()),
+            Some(_) => {}
+            // Without a start record: the record was faster than the shim.
+            None => entry.end(entry.stage.clone().lost()),
         }
     }
-    Err(CriError::Failed("the sandbox's monitor process does not finish a container".into()))
 }
 
-/// Making a container takes milliseconds, on a machine under heavy load seconds.
-const SETTLE_ATTEMPTS: usize = 12_000;
-const SETTLE_PAUSE: Duration = Duration::from_millis(5);
+/// Connections that are tried before a shim that takes them and hangs up counts as dead.
+const RECONNECTIONS_MAX: usize = 5;
+
+/// Kills the process of this number if it is the sandbox's monitor.
+fn kill_monitor(pid: i32, id: &SandboxId) -> bool {
+    let Some(number) = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw) else { return false };
+    // Held before we look: a number can become somebody else's.
+    let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else { return false };
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let is_it = words.split(|byte| *byte == 0).any(|word| word == id.as_str().as_bytes());
+    is_it && pidfd_send_signal(process, Signal::KILL).is_ok()
+}
+
+/// A damaged record counts as none: it costs what it was about. An error of the
+/// machine (no descriptors, no memory) is not about one container.
+fn readable<T>(read: io::Result<Option<T>>, dir: &Path, name: &str) -> io::Result<Option<T>> {
+    match read {
+        Err(error) if record::is_damage(&error) => {
+            tracing::error!(%error, record = %dir.join(name).display(), "a damaged record: what it is about is lost");
+            Ok(None)
+        }
+        read => read,
+    }
+}
 
 /// Names of the directories in `dir`; none if it is not there.
 fn names(dir: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(Vec::new());
+        }
         Err(error) => return Err(error),
     };
     let mut names = Vec::new();
@@ -234,4 +323,30 @@ fn names(dir: &Path) -> io::Result<Vec<String>> {
         }
     }
     Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_monitor_of_this_very_sandbox_is_killed() {
+        let id = SandboxId("5".repeat(64));
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let number = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
+        assert!(!kill_monitor(number(&other), &id), "somebody else has this number now");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        for nobody in [0, -1, number(&other)] {
+            assert!(!kill_monitor(nobody, &id));
+        }
+        let mut monitor = std::process::Command::new("sh");
+        monitor.args(["-c", "echo up; read line", id.as_str()]);
+        monitor.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut monitor = monitor.spawn().unwrap();
+        // Its words are there once it speaks.
+        std::io::Read::read_exact(monitor.stdout.as_mut().unwrap(), &mut [0; 3]).unwrap();
+        assert!(kill_monitor(number(&monitor), &id));
+        assert!(!monitor.wait().unwrap().success());
+    }
 }

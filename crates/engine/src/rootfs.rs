@@ -62,10 +62,7 @@ fn try_overlay(directory: &Path) -> std::io::Result<()> {
         Ok(())
     };
     let outcome = made();
-    match std::fs::remove_dir_all(&scratch) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => outcome,
-    }
+    trees::remove(&scratch).and(outcome)
 }
 
 /// What `mount("overlay", target, "overlay", flags, options)` needs.

@@ -27,6 +27,7 @@ impl Inner {
         sysctls::settings(&config)?;
         let cgroup = self.pod_cgroup(&config)?;
         let id = SandboxId(self.ids.hex64());
+        self.network.check_ports(&config.host_ports).await.map_err(|error| network_refusal(&id, &error))?;
         let pod_uid = config.meta.uid.clone();
         match self.make_sandbox(&id, config, cgroup.clone()).await {
             Ok((record, shim)) => {
@@ -125,9 +126,9 @@ impl Inner {
             let Some(inner) = inner.upgrade() else { return };
             match told {
                 Told::Exited { container, exit } => inner.on_exit(&cri::ContainerId(container), exit),
-                Told::Gone => {
+                Told::Lost => {
                     let id = id.clone();
-                    tokio::spawn(async move { inner.on_shim_gone(&id).await });
+                    tokio::spawn(async move { inner.on_shim_lost(&id).await });
                 }
             }
         })
@@ -170,7 +171,10 @@ impl Inner {
             tracing::warn!(%error, sandbox = %id, "cgroup of an unfinished sandbox stays until the next start");
         }
         for dir in [run, self.dirs.sandbox(id)] {
-            let _ = blocking(move || fs::remove_dir_all(dir)).await;
+            let shown = dir.display().to_string();
+            if let Ok(Err(error)) = blocking(move || trees::remove(&dir)).await {
+                tracing::warn!(%error, directory = shown, "an unfinished sandbox stays until the next start");
+            }
         }
     }
 
@@ -188,7 +192,7 @@ impl Inner {
         self.stop_sandbox_alone(id).await
     }
 
-    fn gate(&self, id: &SandboxId) -> Option<Arc<Mutex<()>>> {
+    pub(crate) fn gate(&self, id: &SandboxId) -> Option<Arc<Mutex<()>>> {
         self.table().sandboxes.get(id).map(|entry| entry.gate.clone())
     }
 
@@ -197,7 +201,15 @@ impl Inner {
         let shim = self.table().sandboxes.get_mut(id).and_then(|entry| entry.shim.take());
         if let Some(shim) = shim {
             // Every exit is told before the answer. A shim that is gone is handled as such.
-            if let Err(error) = shim.call(Request::Shutdown).await {
+            let mut ended = shim.call(Request::Shutdown).await;
+            if ended.is_err()
+                && shim.is_lost()
+                && let Ok(stream) = shim_client::reconnect(&self.dirs.run(id))
+                && let Ok(again) = self.listen(id, stream)
+            {
+                ended = again.call(Request::Shutdown).await;
+            }
+            if let Err(error) = ended {
                 tracing::error!(%error, sandbox = %id, "the sandbox's monitor process could not be shut down");
                 self.lose(id).await;
             }
@@ -306,12 +318,8 @@ fn network_refusal(id: &SandboxId, error: &NetworkError) -> CriError {
 /// Removes a directory; that it is gone already is fine.
 pub(crate) async fn remove_dir(dir: PathBuf) -> Result<(), CriError> {
     let shown = dir.display().to_string();
-    match blocking(move || fs::remove_dir_all(dir)).await? {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(CriError::Failed(format!("failed to remove {shown}: {error}")))
-        }
-        _ => Ok(()),
-    }
+    let removed = blocking(move || trees::remove(&dir)).await?;
+    removed.map_err(|error| CriError::Failed(format!("failed to remove {shown}: {error}")))
 }
 
 fn node_name() -> String {

@@ -19,6 +19,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::open_files;
 use crate::sys::SealedProgram;
 
 /// A connection to one shim. Clones share it; it ends with the last one.
@@ -42,8 +43,8 @@ pub(crate) enum Told {
         container: String,
         exit: Exit,
     },
-    /// The process is gone, or has stopped making sense.
-    Gone,
+    /// Nothing more comes over this connection. The process may be well.
+    Lost,
 }
 
 /// Calls on their way to one shim; a pod has few containers.
@@ -77,6 +78,9 @@ pub(crate) fn spawn(program: &SealedProgram, id: &str, run: &Path) -> io::Result
         .stderr(Stdio::from(log))
         .spawn()?;
     crash::point("shim.spawned");
+    if let Some(pid) = child.id() {
+        open_files::restore_open_files(pid)?;
+    }
     // Only so that it does not stay behind as a zombie; its connection tells when it is gone.
     tokio::spawn(async move { child.wait().await });
     StdUnixStream::connect(through(&dir))
@@ -102,6 +106,11 @@ impl Shim {
         let (calls, pending) = mpsc::channel(CALLS_MAX);
         tokio::spawn(drive(stream, pending, told));
         Ok(Self { calls, execs: Arc::default() })
+    }
+
+    /// Nothing can be asked over this connection any more.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.calls.is_closed()
     }
 
     /// Asks and waits for the answer.
@@ -170,29 +179,45 @@ pub(crate) fn start_failure(message: &str) -> String {
     format!("unable to start container process: {message}")
 }
 
+/// Reads and writes side by side: the shim may have much to say before it takes
+/// the rest of what it is asked.
 async fn drive(mut stream: UnixStream, mut calls: mpsc::Receiver<Pending>, told: impl Fn(Told) + Send) {
     let (mut reader, mut writer) = stream.split();
     let mut waiting: BTreeMap<u64, oneshot::Sender<Reply>> = BTreeMap::new();
-    let mut buffer: Vec<u8> = Vec::new();
-    for seq in 0.. {
-        let pending = loop {
-            tokio::select! {
-                biased;
-                read = reader.read_buf(&mut buffer) => {
-                    if !matches!(read, Ok(1..)) || !absorb(&mut buffer, &mut waiting, &told) {
-                        return told(Told::Gone);
-                    }
+    let mut heard: Vec<u8> = Vec::new();
+    // The call that is on its way, and how much of it has gone.
+    let (mut frame, mut sent, mut seq) = (Vec::new(), 0, 0);
+    let is_whole = loop {
+        tokio::select! {
+            biased;
+            read = reader.read_buf(&mut heard) => {
+                if !matches!(read, Ok(1..)) || !absorb(&mut heard, &mut waiting, &told) {
+                    break false;
                 }
-                pending = calls.recv() => break pending,
             }
-        };
-        // The engine is done with this shim, which goes on without it.
-        let Some(Pending { request, answer }) = pending else { return };
-        let Ok(frame) = wire::frame(&Call { seq, request }) else { continue };
-        waiting.insert(seq, answer);
-        if writer.write_all(&frame).await.is_err() {
-            return told(Told::Gone);
+            written = writer.write(&frame[sent..]), if sent < frame.len() => match written {
+                Ok(length @ 1..) => sent += length,
+                Ok(_) | Err(_) => break false,
+            },
+            pending = calls.recv(), if sent == frame.len() => {
+                // The engine is done with this shim, which goes on without it.
+                let Some(Pending { request, answer }) = pending else { break true };
+                seq += 1;
+                match wire::frame(&Call { seq, request }) {
+                    Ok(whole) => {
+                        (frame, sent) = (whole, 0);
+                        waiting.insert(seq, answer);
+                    }
+                    // Whoever asked may have stopped waiting.
+                    Err(error) => drop(answer.send(Reply::Failed(Fault::Failed(error.to_string())))),
+                }
+            }
         }
+    };
+    // Nobody can be in doubt whether this connection is lost.
+    drop((calls, waiting));
+    if !is_whole {
+        told(Told::Lost);
     }
 }
 

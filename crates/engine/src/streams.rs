@@ -12,7 +12,7 @@ use futures::FutureExt;
 use shim::wire::{self, Fault, Message, Reply, Request};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::engine::Inner;
 use crate::exec::executed;
@@ -73,11 +73,11 @@ impl Inner {
         let failed = |error: io::Error| CriError::Failed(format!("failed to attach to container: {error}"));
         let AttachRequest { stdin, stdout, stderr } = request;
         let mut line = self.line(id, "attach to container")?;
-        let (has_input, tty, over) = {
+        let (has_input, tty, input_stays, over) = {
             let table = self.table();
             let missing = || CriError::NotFound { what: "container", id: id.0.clone() };
             let entry = table.containers.get(id).ok_or_else(missing)?;
-            (entry.record.stdin, entry.record.tty, entry.over.subscribe())
+            (entry.record.stdin, entry.record.tty, entry.record.input_stays, entry.over.subscribe())
         };
         let streams = some_of(wire::Streams { stdin, stdout, stderr, tty })?;
         let mut pipes = Pipes::default();
@@ -108,8 +108,21 @@ impl Inner {
             }
             Some(_) | None => {}
         }
-        let exit = container_end(Arc::downgrade(self), id.clone(), line, over).boxed();
-        Ok(Session { stdin, stdout, stderr, resize, exit })
+        let voice = line.voice();
+        let end = container_end(Arc::downgrade(self), id.clone(), line, over);
+        let Some(input) = stdin.take_if(|_| input_stays) else {
+            return Ok(Session { stdin, stdout, stderr, resize, exit: end.boxed() });
+        };
+        let (held, gone) = oneshot::channel();
+        let exit = async move {
+            tokio::select! {
+                biased;
+                ended = end => ended,
+                _ = gone => Ok(0),
+            }
+        };
+        let stdin = Some(Box::new(Held { input, voice, _held: held }) as Input);
+        Ok(Session { stdin, stdout, stderr, resize, exit: exit.boxed() })
     }
 
     /// A connection of its own to the shim of a running container.
@@ -276,5 +289,34 @@ impl AsyncWrite for Feed {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}
+
+/// Input of a client that leaves when it has no more to say: the container's
+/// own goes on, so nothing else would end the session (as in containerd).
+struct Held {
+    input: Input,
+    voice: Voice,
+    /// Dropped with it, which is what the session waits for.
+    _held: oneshot::Sender<()>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.voice.hang_up();
+    }
+}
+
+impl AsyncWrite for Held {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.input).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.input).poll_shutdown(cx)
     }
 }

@@ -5,8 +5,24 @@ use cri::{CriError, NamespaceMode, SandboxConfig};
 /// Paths below `/proc/sys` with their values. Only what a namespace of the pod
 /// has for itself: everything else would change the node.
 pub(crate) fn settings(config: &SandboxConfig) -> Result<Vec<(String, String)>, CriError> {
-    config.sysctls.iter().map(|(name, value)| Ok((path(name, config)?, value.clone()))).collect()
+    let asked_for = config.sysctls.iter().map(|(name, value)| Ok((path(name, config)?, value.clone())));
+    // First: what the pod asks for wins.
+    ping_for_all(config).map(Ok).into_iter().chain(asked_for).collect()
 }
+
+/// The kernel sends pings for those without `CAP_NET_RAW` (decision 0043).
+fn ping_for_all(config: &SandboxConfig) -> Option<(String, String)> {
+    let last = match config.user_namespace {
+        // Groups of the pod's own user namespace.
+        Some(range) => range.length.saturating_sub(1),
+        None => GROUP_MAX,
+    };
+    let has_own = config.network != NamespaceMode::Node;
+    has_own.then(|| ("net/ipv4/ping_group_range".to_owned(), format!("0 {last}")))
+}
+
+/// The kernel takes no larger one.
+const GROUP_MAX: u32 = i32::MAX as u32;
 
 fn path(name: &str, config: &SandboxConfig) -> Result<String, CriError> {
     let refused = |why: &str| CriError::Invalid(format!("sysctl {name:?} {why}"));

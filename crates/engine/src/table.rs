@@ -89,6 +89,10 @@ impl ContainerEntry {
         *self.over.borrow()
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.stage, Stage::Running { .. })
+    }
+
     /// The end is final: what was once over does not change any more.
     pub(crate) fn end(&mut self, stage: Stage) {
         if !self.is_over() {

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,9 +14,10 @@ use shim::record;
 
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking};
+use crate::etc;
 use crate::network::SANDBOX_INTERFACE;
 use crate::records::{self, ContainerRecord};
-use crate::table::{ContainerEntry, Stage, Table};
+use crate::table::{ContainerEntry, Table};
 
 impl Inner {
     /// New limits while it runs. Remembered first: a record that asks for more
@@ -113,15 +112,18 @@ impl Inner {
             let dir = inner.dirs.container(&record.sandbox, &record.id);
             // One that ended meanwhile has no figures any more.
             let usage = inner.cgroups.usage(&cgroup, at).ok()?;
-            let writable_layer = disk_usage(&dir.join("upper"));
+            let writable_layer = written(&dir);
             Some(ContainerStats { id: record.id, pod_uid: record.pod_uid, name: record.name, usage, writable_layer })
         };
         blocking(move || running.into_iter().filter_map(stats_of).collect()).await
     }
 
     pub(crate) async fn sandbox_stats(self: &Arc<Self>, pod_uid: Option<&str>) -> Result<Vec<SandboxStats>, CriError> {
+        let running: BTreeSet<String>;
         let ready: Vec<_> = {
             let table = self.table();
+            running =
+                table.containers.values().filter(|entry| entry.is_running()).map(|it| it.record.id.0.clone()).collect();
             let records = table.sandboxes.values().map(|entry| &entry.record);
             let ready = records.filter(|record| record.state == SandboxState::Ready);
             ready.filter(|record| pod_uid.is_none_or(|uid| record.config.meta.uid == uid)).cloned().collect()
@@ -131,16 +133,16 @@ impl Inner {
             let usage = inner.cgroups.usage(&inner.pod_cgroup(&record.config).ok()?, at).ok()?;
             let is_own = record.config.network != NamespaceMode::Node;
             let network = is_own.then(|| network_usage(record.shim_pid)).flatten();
-            Some(SandboxStats { id: record.id, pod_uid: record.config.meta.uid, usage, network })
+            let disk = left_over(&inner.dirs.sandbox(&record.id), &running);
+            Some(SandboxStats { id: record.id, pod_uid: record.config.meta.uid, usage, network, disk })
         };
         blocking(move || ready.into_iter().filter_map(stats_of).collect()).await
     }
 
     /// With their cgroups.
     fn running(&self, table: &Table, pod_uid: Option<&str>) -> Vec<(ContainerRecord, PathBuf)> {
-        let is_wanted = |entry: &&ContainerEntry| {
-            matches!(entry.stage, Stage::Running { .. }) && pod_uid.is_none_or(|uid| entry.record.pod_uid == uid)
-        };
+        let is_wanted =
+            |entry: &&ContainerEntry| entry.is_running() && pod_uid.is_none_or(|uid| entry.record.pod_uid == uid);
         let entries = table.containers.values().filter(is_wanted);
         let placed =
             entries.filter_map(|entry| Some((entry.record.clone(), self.container_cgroup(table, &entry.record).ok()?)));
@@ -187,28 +189,29 @@ fn interface_usage(text: &str, interface: &str) -> Option<NetworkUsage> {
     })
 }
 
-/// What a tree takes on disk, as `du` counts: a file with many names once. A
-/// container changes it meanwhile, so what cannot be read is passed over.
-fn disk_usage(root: &Path) -> DiskUsage {
-    let (mut usage, mut seen) = (DiskUsage::default(), BTreeSet::new());
-    let mut dirs = vec![root.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        // Only directories that were found as such come here: no link is followed.
-        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
-        for (path, metadata) in
-            entries.filter_map(|entry| io::Result::ok(entry.metadata()).map(|it| (entry.path(), it)))
-        {
-            if metadata.nlink() > 1 && !metadata.is_dir() && !seen.insert((metadata.dev(), metadata.ino())) {
-                continue;
-            }
-            usage.bytes += metadata.blocks() * 512;
-            usage.inodes += 1;
-            if metadata.is_dir() {
-                dirs.push(path);
-            }
-        }
-    }
-    usage
+/// What a container has written: into its root, and into what its image
+/// declares a volume.
+fn written(dir: &Path) -> DiskUsage {
+    [dir.join("upper"), dir.join("volumes")].iter().map(|place| on_disk(place)).fold(DiskUsage::default(), sum)
+}
+
+/// Of what is in the way of nobody's figures: containers that ended and stay
+/// for their statuses, and the files that all containers of a pod may write.
+fn left_over(sandbox: &Path, running: &BTreeSet<String>) -> DiskUsage {
+    let containers = fs::read_dir(sandbox.join("containers")).into_iter().flatten().flatten();
+    let ended = containers.filter(|entry| !running.contains(&*entry.file_name().to_string_lossy()));
+    let files = etc::NAMES.map(|name| on_disk(&sandbox.join(name)));
+    ended.map(|entry| written(&entry.path())).chain(files).fold(DiskUsage::default(), sum)
+}
+
+fn sum(one: DiskUsage, other: DiskUsage) -> DiskUsage {
+    DiskUsage { bytes: one.bytes + other.bytes, inodes: one.inodes + other.inodes }
+}
+
+/// A container changes it meanwhile, so what cannot be read is passed over.
+fn on_disk(place: &Path) -> DiskUsage {
+    let trees::Usage { bytes, inodes } = trees::usage(place);
+    DiskUsage { bytes, inodes }
 }
 
 #[cfg(test)]
@@ -230,15 +233,23 @@ mod tests {
     }
 
     #[test]
-    fn a_file_with_two_names_counts_once() {
+    fn every_byte_that_a_pod_writes_is_in_somebodys_figures() {
         let dir = tempfile::tempdir().unwrap();
-        fs::create_dir(dir.path().join("d")).unwrap();
-        fs::write(dir.path().join("d/a"), vec![1; 5000]).unwrap();
-        let one = disk_usage(dir.path());
-        assert!(one.bytes >= 5000 && one.inodes == 2, "{one:?}");
-        fs::hard_link(dir.path().join("d/a"), dir.path().join("b")).unwrap();
-        std::os::unix::fs::symlink("/", dir.path().join("root")).unwrap();
-        let two = disk_usage(dir.path());
-        assert_eq!((two.bytes, two.inodes), (one.bytes, 3), "the link itself, not what it leads to");
+        let mega = vec![1; 1 << 20];
+        let write = |path: &str| {
+            let path = dir.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, &mega).unwrap();
+        };
+        ["containers/a/upper/f", "containers/a/volumes/0/f", "containers/b/upper/f", "containers/b/volumes/1/f"]
+            .iter()
+            .for_each(|path| write(path));
+        let running = BTreeSet::from(["a".to_owned()]);
+        let megas = |usage: DiskUsage| usage.bytes >> 20;
+        assert_eq!(megas(written(&dir.path().join("containers/a"))), 2);
+        assert_eq!(megas(left_over(dir.path(), &running)), 2, "of the one that ended");
+        ["hosts", "hostname", "resolv.conf"].iter().for_each(|path| write(path));
+        assert_eq!(megas(left_over(dir.path(), &running)), 5);
+        assert_eq!(megas(left_over(dir.path(), &BTreeSet::new())), 7);
     }
 }

@@ -35,6 +35,8 @@ mod harness;
 mod images;
 #[path = "runtime/limits.rs"]
 mod limits;
+#[path = "runtime/lines.rs"]
+mod lines;
 #[path = "runtime/logs.rs"]
 mod logs;
 #[path = "runtime/plugins.rs"]
@@ -56,6 +58,8 @@ mod streams;
 
 #[path = "runtime/users.rs"]
 mod users;
+#[path = "runtime/visitors.rs"]
+mod visitors;
 #[path = "runtime/volumes.rs"]
 mod volumes;
 
@@ -86,6 +90,8 @@ fn main() -> std::process::ExitCode {
         propagation::CASES,
         users::CASES,
         escapes::CASES,
+        visitors::CASES,
+        lines::CASES,
         share::CASES,
     ];
     harness::main(&cases.concat(), bench::CASES)

@@ -9,16 +9,18 @@ use std::time::Duration;
 use client::{ApiError, Deletion};
 use cri::{CriError, IdRange, SandboxConfig, SandboxId};
 use lifecycle::{
-    Action, Cgroups, HookSpec, Lack, MemoryUse, Observation, Outcome, PodSpec, ProbeKind, ProbeSpec, StartStage,
-    is_static,
+    Action, Cgroups, HookSpec, Lack, Mechanism, MemoryUse, Observation, Outcome, PodSpec, ProbeKind, ProbeSpec,
+    StartStage, is_static,
 };
-use objects::api::core::v1::Pod;
+use objects::api::core::v1::{Container, Pod};
+use tokio_util::sync::CancellationToken;
 
 use crate::cgroup;
 use crate::container::{self, Birth, with_tag};
 use crate::ctx::Ctx;
-use crate::env::{self, Surroundings};
+use crate::env::{self, References, Surroundings, Words};
 use crate::hook;
+use crate::log_files;
 use crate::observe::PodRef;
 use crate::payload;
 use crate::probe;
@@ -38,6 +40,8 @@ pub(crate) struct Scene {
     /// What new instances are born with.
     pub(crate) cgroups: Cgroups,
     pub(crate) handler: Handler,
+    /// Cancelled when nothing of the pod is to start any more.
+    pub(crate) stopping: CancellationToken,
 }
 
 /// What a probe or hook action is to run, as the spec said when it began.
@@ -81,7 +85,7 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         Action::UpdatePodResources { limits } => {
             update_pod(scene, cgroup::resources(limits)).await.map_or_else(failed, |()| Outcome::Done)
         }
-        Action::RemoveContainer { id, .. } => done(runtime.remove_container(&scene.ctx.runtime_id(id)).await),
+        Action::RemoveContainer { id, .. } => remove_container(scene, id).await,
         Action::StopSandbox { id } => done(runtime.stop_sandbox(&SandboxId::from(id.as_str())).await),
         Action::RemoveSandbox { id } => done(runtime.remove_sandbox(&SandboxId::from(id.as_str())).await),
         Action::TearDown => {
@@ -93,6 +97,17 @@ pub(crate) async fn carry_out(scene: &Scene, action: &Action) -> Outcome {
         }
         Action::DeleteObject => delete_object(scene).await,
     }
+}
+
+/// LC-095: with what it wrote; the instances that are kept have their own.
+async fn remove_container(scene: &Scene, id: &str) -> Outcome {
+    let (ctx, id) = (&scene.ctx, scene.ctx.runtime_id(id));
+    let known = ctx.runtime.containers(Some(&scene.who.uid)).await.unwrap_or_default();
+    let outcome = done(ctx.runtime.remove_container(&id).await);
+    if let (Outcome::Done, Some(container)) = (&outcome, known.into_iter().find(|container| container.id == id)) {
+        log_files::forget(ctx, container).await;
+    }
+    outcome
 }
 
 /// "Not there" is what stop and remove want (TC-053, H3).
@@ -190,20 +205,9 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
     };
     let mut references = payload::references(&ctx.client, &scene.who.namespace, env::needed(&container)).await?;
     references.files = volumes::left_files(ctx, &scene.who.uid, env::needed_files(&container)).await;
-    let host_ips: Vec<String> = ctx.config.host_ips.iter().map(ToString::to_string).collect();
-    let pod_ips = pod_ips(scene, &host_ips);
-    let around = Surroundings {
-        pod,
-        node_name: &ctx.config.node_name,
-        host_ips,
-        pod_ips: pod_ips.clone(),
-        capacity: &ctx.config.capacity,
-        references: &references,
-        links: links(scene).await?,
-    };
-    let envs = env::environment(&container, &around)?;
-    let variables = envs.iter().cloned().collect();
-    let instance = Instance { attempt, pod_ips, variables: &variables };
+    let pod_ips = pod_ips(scene, &host_ips(ctx));
+    let words = words(scene, &container, references, pod_ips.clone()).await?;
+    let instance = Instance { attempt, pod_ips, variables: &words.variables };
     let mounts = volumes::mounts(ctx, pod, &container, instance).await?;
     let resources = scene.cgroups.containers.get(name).map(cgroup::resources).unwrap_or_default();
     let image = with_tag(container.image.as_deref().unwrap_or_default());
@@ -214,13 +218,48 @@ async fn configure(scene: &Scene, name: &str, attempt: u32) -> Result<cri::Conta
         attempt,
         image,
         image_user,
-        envs,
+        words,
         mounts,
         resources,
         config: &ctx.config,
     })?;
     config.security.pid_of = pid_of;
     Ok(config)
+}
+
+/// LC-322. Large environments are made off the async threads.
+async fn words(
+    scene: &Scene,
+    container: &Container,
+    references: References,
+    pod_ips: Vec<String>,
+) -> Result<Words, String> {
+    let links = links(scene).await?;
+    let is_large = references.len() + links.len() + container.env.as_ref().map_or(0, Vec::len) > VARIABLES_AT_ONCE;
+    let (ctx, pod, container) = (scene.ctx.clone(), scene.pod.clone(), container.clone());
+    let work = move || {
+        let around = Surroundings {
+            pod: &pod,
+            node_name: &ctx.config.node_name,
+            host_ips: host_ips(&ctx),
+            pod_ips,
+            allocatable: &ctx.config.allocatable,
+            references: &references,
+            links,
+        };
+        env::words(&container, &around)
+    };
+    match is_large {
+        true => tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())?,
+        false => work(),
+    }
+}
+
+/// So many variables take less than a millisecond.
+const VARIABLES_AT_ONCE: usize = 1_000;
+
+fn host_ips(ctx: &Ctx) -> Vec<String> {
+    ctx.config.host_ips.iter().map(ToString::to_string).collect()
 }
 
 /// LC-322: where Services are. What files ask for does not wait for the API.
@@ -249,12 +288,16 @@ async fn run_probe(scene: &Scene, name: &str, id: &str, kind: ProbeKind) -> Outc
     let Handler::Probe(probe) = &scene.handler else {
         return Outcome::Failed(format!("container {name} has no such probe"));
     };
-    let variables = container::find(&scene.pod, name).map(|(_, container)| env::literal(&container));
+    // Nothing else refers to them.
+    let is_command = matches!(probe.mechanism, Mechanism::Exec { .. });
+    let container = is_command.then(|| container::find(&scene.pod, name)).flatten();
+    let variables = container.map(|(_, container)| env::literal(&container));
     let target = probe::Target {
         pod_ip: &address(scene),
         container: &scene.ctx.runtime_id(id),
         variables: &variables.unwrap_or_default(),
         runtime: scene.ctx.runtime.as_ref(),
+        names: scene.ctx.lookups.of(&scene.who.uid),
     };
     let ctx = &scene.ctx;
     let started = ctx.clock.now().mono;
@@ -274,6 +317,7 @@ async fn run_hook(scene: &Scene, name: &str, id: &str, timeout: Option<Duration>
         id: &scene.ctx.runtime_id(id),
         pod_ip: &address(scene),
         runtime: scene.ctx.runtime.as_ref(),
+        names: scene.ctx.lookups.of(&scene.who.uid),
     };
     let run = hook::run(hook, &subject);
     match timeout {
@@ -284,8 +328,7 @@ async fn run_hook(scene: &Scene, name: &str, id: &str, timeout: Option<Duration>
 
 /// LC-244: where probes and hooks find the pod; empty while it has no address.
 fn address(scene: &Scene) -> String {
-    let host_ips: Vec<String> = scene.ctx.config.host_ips.iter().map(ToString::to_string).collect();
-    pod_ips(scene, &host_ips).into_iter().next().unwrap_or_default()
+    pod_ips(scene, &host_ips(&scene.ctx)).into_iter().next().unwrap_or_default()
 }
 
 /// LC-369, LC-370.

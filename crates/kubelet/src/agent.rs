@@ -1,13 +1,15 @@
 //! The agent of one node: puts the parts together and runs them.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::Clock;
-use client::{Client, Recorder, Scope};
+use client::{Change, Client, Recorder, Scope};
 use cri::Runtime;
 use futures::StreamExt as _;
+use lifecycle::mark_api;
 use lifecycle::node::NodeFact;
 use objects::api::core::v1::{Node, Pod, Service};
 use tokio::sync::{Mutex, mpsc, watch};
@@ -15,11 +17,12 @@ use tokio::sync::{Mutex, mpsc, watch};
 use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::gauge::{Gauge, Host};
+use crate::home::{Home, UnknownPods};
 use crate::logind::{Guard, Logind};
 use crate::meter::Meter;
-use crate::pods::Pods;
+use crate::pods::{Pods, Sight};
 use crate::pull::Pace;
-use crate::server::{Listener, serve};
+use crate::server::{self, Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
 use crate::{allocations, log_files, logind, node, oom, orphan, pull, statics};
@@ -88,7 +91,8 @@ impl Kubelet {
     }
 
     /// Works until `shutdown` is over. Pods go on without us (LC-376, TC-267).
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+    /// An error is a reason not to work at all.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), UnknownPods> {
         let Self { config, client, runtime, clock, listener, gauge, line, news, face, logind } = self;
         let work = async {
             let shown = face.subscribe();
@@ -96,10 +100,13 @@ impl Kubelet {
             let steward = Steward::new(ctx.clone(), news, face);
             // LC-030, TC-039
             let of_this_node = Scope::fields(format!("spec.nodeName={}", ctx.config.node_name));
-            let cache = ctx.client.cache::<Pod>(of_this_node);
+            let cache = ctx.client.prepared_cache::<Pod>(of_this_node, mark_api);
+            let (sight, seen) = watch::channel(Sight::default());
             let server = async {
                 match listener {
-                    Some(listener) => serve(ctx.clone(), cache.clone(), listener).await,
+                    Some(listener) => {
+                        serve(ctx.clone(), server::Pods { cache: cache.clone(), sight: seen }, listener).await
+                    }
                     None => std::future::pending().await,
                 }
             };
@@ -115,22 +122,28 @@ impl Kubelet {
                     logind::run(guard).await;
                 }
             };
-            let pods = follow_pods(ctx.clone(), cache.clone(), steward);
+            let pods = follow_pods(ctx.clone(), cache.clone(), steward, sight);
             let live = keep_current(ctx.clone(), cache.clone());
-            tokio::join!(
-                node::run(ctx.clone(), shown),
-                log_files::run(ctx.clone()),
-                oom::run(ctx.clone()),
-                pods,
-                server,
-                live,
-                guarding
-            );
+            let rest = async {
+                tokio::join!(
+                    node::run(ctx.clone(), shown),
+                    log_files::run(ctx.clone()),
+                    oom::run(ctx.clone()),
+                    server,
+                    live,
+                    guarding
+                )
+            };
+            tokio::select! {
+                biased;
+                Err(refusal) = pods => Err(refusal),
+                _ = rest => Ok(()),
+            }
         };
         tokio::select! {
             biased;
-            () = shutdown => {}
-            () = work => {}
+            () = shutdown => Ok(()),
+            worked = work => worked,
         }
     }
 }
@@ -167,6 +180,9 @@ async fn start(
         tokens: Default::default(),
         turns: Default::default(),
         pulls,
+        lookups: Default::default(),
+        watches: Default::default(),
+        sessions: Default::default(),
         pulled,
         meter: Meter::default(),
         services,
@@ -178,21 +194,32 @@ async fn start(
 
 /// LC-356: what files ask for runs with or without the API. LC-377: then
 /// everything the API knows, then what it does not.
-async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, mut steward: Steward) {
+async fn follow_pods(
+    ctx: Arc<Ctx>,
+    cache: Arc<client::Cache<Pod>>,
+    mut steward: Steward,
+    sight: watch::Sender<Sight>,
+) -> Result<Infallible, UnknownPods> {
     steward.absorb(NodeFact::Restored(allocations::restore(&ctx).await));
     let mut wake_ups = ctx.runtime.events();
     let nodes = ctx.client.cache::<Node>(node::own(&ctx));
     let (mut node_changes, mut changes) = (nodes.subscribe(), cache.subscribe());
     let mut statics = statics::follow(&ctx).await;
     let mut census = None;
-    let mut pods = Pods::new(ctx.clone(), cache.connections(), steward);
+    let mut pods = Pods::new(ctx.clone(), cache.connections(), steward, sight);
+    pods.on_left(&orphan::left(&ctx).await);
+    let mut home = Home::open(&ctx).await;
     pods.on_statics(&statics.borrow_and_update().pods());
     // Nobody of the API is judged by labels and taints that are not known yet.
     let mut synced = pin!(async { tokio::join!(nodes.synced(), cache.synced()) });
     let mut is_synced = false;
     let mut resync = tokio::time::interval(RESYNC);
     loop {
-        if census.is_none() && is_synced && statics.borrow().is_complete() {
+        if census.is_none()
+            && is_synced
+            && statics.borrow().is_complete()
+            && home.check(&ctx, nodes.get("", &ctx.config.node_name).as_deref(), |uid| pods.knows(uid)).await?
+        {
             pods.on_complete();
             census = Some(orphan::census(&ctx));
         }
@@ -206,7 +233,12 @@ async fn follow_pods(ctx: Arc<Ctx>, cache: Arc<client::Cache<Pod>>, mut steward:
                 pods.on_changes(std::iter::from_fn(|| changes.try_next()).collect());
                 pods.on_synced();
             }
-            change = node_changes.next(), if is_synced => pods.on_node(&change),
+            change = node_changes.next(), if is_synced => {
+                if let (Change::Applied(node), true) = (&change, census.is_some()) {
+                    home.remember(node).await;
+                }
+                pods.on_node(&change);
+            }
             change = changes.next(), if is_synced => {
                 pods.on_changes(std::iter::once(change).chain(std::iter::from_fn(|| changes.try_next())).collect());
             }

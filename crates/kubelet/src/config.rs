@@ -10,14 +10,17 @@ use cri::{DnsConfig, LogLimits};
 use lifecycle::Rules;
 use lifecycle::node::Settings;
 use objects::api::core::v1::Taint;
+use objects::gates::Gates;
 
 use crate::outbound::Url;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub node_name: String,
-    /// At most one per family, the primary first.
+    /// What pods are told of their node; at most one per family, the primary first.
     pub host_ips: Vec<IpAddr>,
+    /// Where API servers find the agent.
+    pub internal_ips: Vec<IpAddr>,
     /// Where the kubelet's HTTPS server listens, as the Node object says.
     pub port: u16,
     /// Pod directories live below: `<root>/pods/<uid>/…`.
@@ -50,6 +53,11 @@ pub struct Config {
     pub static_pods: Option<PathBuf>,
     /// Who else is asked for such.
     pub static_url: Option<StaticUrl>,
+    /// By which static pods are checked, as the API server checks its own.
+    pub gates: Gates,
+    /// Whether pods of another cluster, or of another life of this one, may be
+    /// removed.
+    pub remove_unknown_pods: bool,
     /// How many images the Node object lists; `None`: all.
     pub status_images_max: Option<usize>,
     pub pulls: PullLimits,

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cri::{ContainerConfig, GuardedPaths, ImageUser, Mount, Seccomp, SecurityContext};
-use objects::api::core::v1::{Container, Pod, PodSpec, SeccompProfile, SecurityContext as OwnContext};
+use cri::{AppArmor, ContainerConfig, GuardedPaths, ImageUser, Mount, SeLinuxOptions, Seccomp, SecurityContext};
+use objects::api::core::v1::{
+    AppArmorProfile, Container, Pod, PodSpec, SELinuxOptions, SeccompProfile, SecurityContext as OwnContext,
+};
 
 use crate::config::Config;
-use crate::env;
+use crate::env::Words;
 
 /// Where a container is listed; the middle of an Event's field path (LC-303).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +61,7 @@ pub(crate) struct Birth<'a> {
     pub(crate) image: String,
     /// `None`: root.
     pub(crate) image_user: Option<ImageUser>,
-    pub(crate) envs: Vec<(String, String)>,
+    pub(crate) words: Words,
     pub(crate) mounts: Vec<Mount>,
     pub(crate) resources: cri::Resources,
     pub(crate) config: &'a Config,
@@ -67,17 +69,15 @@ pub(crate) struct Birth<'a> {
 
 /// The error is the message of `CreateContainerConfigError`.
 pub(crate) fn container_config(birth: Birth<'_>) -> Result<ContainerConfig, String> {
-    let Birth { pod, container, attempt, image, image_user, envs, mounts, resources, config } = birth;
+    let Birth { pod, container, attempt, image, image_user, words, mounts, resources, config } = birth;
     let security = security(pod, container, image_user.as_ref(), &config.root)?;
-    let known: BTreeMap<String, String> = envs.iter().cloned().collect();
-    let expand = |texts: &Option<Vec<String>>| texts.iter().flatten().map(|text| env::expand(text, &known)).collect();
     Ok(ContainerConfig {
         name: container.name.clone(),
         attempt,
-        command: expand(&container.command),
-        args: expand(&container.args),
+        command: words.command,
+        args: words.args,
         working_dir: container.working_dir.clone().unwrap_or_default(),
-        envs,
+        envs: words.envs,
         mounts,
         log_path: log_path(&container.name, attempt),
         resources,
@@ -160,7 +160,8 @@ fn security(
     let of_pod = spec.security_context.as_ref().unwrap_or(&nowhere);
     let own = container.security_context.as_ref().unwrap_or(&nobody);
     let user = own.run_as_user.or(of_pod.run_as_user);
-    if own.run_as_non_root.or(of_pod.run_as_non_root) == Some(true) {
+    let run_as_non_root = own.run_as_non_root.or(of_pod.run_as_non_root) == Some(true);
+    if run_as_non_root {
         refuse_root(pod, container, user, image_user)?;
     }
     let groups = of_pod.supplemental_groups.iter().flatten().chain(of_pod.fs_group.as_ref());
@@ -168,6 +169,7 @@ fn security(
     Ok(SecurityContext {
         run_as_user: user.map(numeric_id).transpose()?,
         run_as_username: None,
+        run_as_non_root,
         run_as_group: own.run_as_group.or(of_pod.run_as_group).map(numeric_id).transpose()?,
         supplemental_groups: groups.map(|&group| numeric_id(group)).collect::<Result<_, _>>()?,
         strict_groups: of_pod.supplemental_groups_policy.as_deref() == Some("Strict"),
@@ -177,6 +179,8 @@ fn security(
         capabilities_add: capabilities.add.unwrap_or_default(),
         capabilities_drop: capabilities.drop.unwrap_or_default(),
         seccomp: seccomp(own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref()), own.privileged, root)?,
+        apparmor: apparmor(own.app_armor_profile.as_ref().or(of_pod.app_armor_profile.as_ref()))?,
+        selinux: own.se_linux_options.as_ref().or(of_pod.se_linux_options.as_ref()).map(selinux),
         guarded: match own.proc_mount.as_deref() {
             Some("Unmasked") => GuardedPaths::Nothing,
             _ => GuardedPaths::Usual,
@@ -216,6 +220,27 @@ fn refuse_root(
 
 fn numeric_id(id: i64) -> Result<u32, String> {
     u32::try_from(id).map_err(|_| format!("id {id} is out of range"))
+}
+
+/// A type nobody knows must not mean no profile.
+fn apparmor(profile: Option<&AppArmorProfile>) -> Result<Option<AppArmor>, String> {
+    let Some(profile) = profile else { return Ok(None) };
+    match (profile.type_.as_str(), profile.localhost_profile.as_deref().unwrap_or_default()) {
+        ("RuntimeDefault", _) => Ok(Some(AppArmor::RuntimeDefault)),
+        ("Unconfined", _) => Ok(Some(AppArmor::Unconfined)),
+        ("Localhost", name) if !name.is_empty() => Ok(Some(AppArmor::Localhost(name.to_owned()))),
+        (type_, _) => Err(format!("appArmorProfile of type {type_:?} cannot be applied")),
+    }
+}
+
+fn selinux(options: &SELinuxOptions) -> SeLinuxOptions {
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    SeLinuxOptions {
+        user: text(&options.user),
+        role: text(&options.role),
+        type_: text(&options.type_),
+        level: text(&options.level),
+    }
 }
 
 fn seccomp(profile: Option<&SeccompProfile>, privileged: Option<bool>, root: &Path) -> Result<Seccomp, String> {
@@ -286,6 +311,27 @@ mod tests {
         assert_eq!(check(json!({}), strict(), name()), Err(format!("{unknown} {place}")));
         assert_eq!(check(json!({"runAsUser": 7}), strict(), name()), Ok(Some(7)));
         assert_eq!(check(json!({}), json!({"runAsUser": 9}), None), Ok(Some(9)));
+    }
+
+    #[test]
+    fn what_security_modules_shall_know_comes_from_the_container_then_the_pod() {
+        let check = |own: serde_json::Value, of_pod: serde_json::Value| {
+            let pod = pod(json!({"name": "a", "securityContext": own}), of_pod);
+            let container = find(&pod, "a").unwrap().1;
+            security(&pod, &container, None, Path::new("/r")).map(|context| (context.apparmor, context.selinux))
+        };
+        let profile = |type_: &str| json!({"appArmorProfile": {"type": type_, "localhostProfile": "mine"}});
+        assert_eq!(check(json!({}), json!({})), Ok((None, None)));
+        assert_eq!(check(json!({}), profile("RuntimeDefault")), Ok((Some(AppArmor::RuntimeDefault), None)));
+        let own = check(profile("Localhost"), profile("Unconfined"));
+        assert_eq!(own, Ok((Some(AppArmor::Localhost("mine".into())), None)));
+        assert!(check(profile("Strict"), json!({})).is_err());
+        assert!(check(json!({"appArmorProfile": {"type": "Localhost"}}), json!({})).is_err());
+        // The container's options stand for the pod's as a whole.
+        let options = |key: &str| json!({"seLinuxOptions": {(key): "x"}});
+        let level = SeLinuxOptions { level: "x".into(), ..SeLinuxOptions::default() };
+        assert_eq!(check(options("level"), options("type")), Ok((None, Some(level.clone()))));
+        assert_eq!(check(json!({}), options("level")), Ok((None, Some(level))));
     }
 
     #[test]

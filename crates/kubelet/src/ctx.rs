@@ -12,11 +12,14 @@ use tokio::sync::Mutex;
 use crate::config::Config;
 use crate::gauge::Gauge;
 use crate::meter::Meter;
+use crate::outbound::Lookups;
 use crate::pull::{Pace, Records};
 use crate::runtime_class::Classes;
+use crate::server::Sessions;
 use crate::steward::NodeLine;
 use crate::tokens::Tokens;
 use crate::volumes::Turns;
+use crate::watches::Watches;
 
 pub(crate) struct Ctx {
     pub(crate) config: Config,
@@ -34,6 +37,12 @@ pub(crate) struct Ctx {
     /// Who may touch a pod's volumes.
     pub(crate) turns: Turns,
     pub(crate) pulls: Pace,
+    /// Of names that pods choose.
+    pub(crate) lookups: Lookups,
+    /// Of directories with logs that are followed.
+    pub(crate) watches: Watches,
+    /// Streams that lead into pods.
+    pub(crate) sessions: Sessions,
     /// With whose credentials images came here (LC-312).
     pub(crate) pulled: Arc<Records>,
     pub(crate) meter: Meter,

@@ -1,4 +1,4 @@
-//! Pure. A container's environment and the `$(NAME)` references in it (LC-321, LC-322).
+//! Pure. A container's environment and arguments (LC-321, LC-322).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,27 @@ use objects::api::core::v1::{Container, EnvVarSource, FileKeySelector, Pod, Reso
 
 use crate::config::Capacity;
 
+pub(crate) mod expand;
 mod file;
 pub(crate) mod links;
 
-/// Objects a container's environment refers to, as far as they exist.
+use expand::{Budget, STRING_BYTES_MAX, expand, too_long};
+
+/// Objects a container's environment refers to, as far as they exist and with
+/// what of them is referred to.
 #[derive(Debug, Default)]
 pub(crate) struct References {
     /// By name; secrets are kept apart because the two may share names.
     pub(crate) config_maps: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) secrets: BTreeMap<String, BTreeMap<String, String>>,
     pub(crate) files: BTreeMap<FileAt, FileText>,
+}
+
+impl References {
+    /// How many values there are.
+    pub(crate) fn len(&self) -> usize {
+        self.config_maps.values().chain(self.secrets.values()).map(BTreeMap::len).sum()
+    }
 }
 
 /// A file that a container left in a volume of the pod.
@@ -35,71 +46,127 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) node_name: &'a str,
     pub(crate) host_ips: Vec<String>,
     pub(crate) pod_ips: Vec<String>,
-    pub(crate) capacity: &'a Capacity,
+    pub(crate) allocatable: &'a Capacity,
     pub(crate) references: &'a References,
     /// Where Services are, by variable (`links`).
     pub(crate) links: BTreeMap<String, String>,
 }
 
-/// Names of config maps and secrets a container's environment needs.
-pub(crate) fn needed(container: &Container) -> (Vec<String>, Vec<String>) {
-    let (mut config_maps, mut secrets) = (Vec::new(), Vec::new());
-    for source in container.env_from.iter().flatten() {
-        config_maps.extend(source.config_map_ref.as_ref().map(|reference| reference.name.clone()));
-        secrets.extend(source.secret_ref.as_ref().map(|reference| reference.name.clone()));
+/// What a container's environment needs of config maps and secrets, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Needed {
+    pub(crate) config_maps: BTreeMap<String, Keys>,
+    pub(crate) secrets: BTreeMap<String, Keys>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Keys {
+    All,
+    These(BTreeSet<String>),
+}
+
+impl Keys {
+    pub(crate) fn contains(&self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::These(keys) => keys.contains(key),
+        }
     }
+}
+
+pub(crate) fn needed(container: &Container) -> Needed {
+    let mut needed = Needed::default();
+    let some = |of: &mut BTreeMap<String, Keys>, name: &str, key: &str| {
+        let keys = of.entry(name.to_owned()).or_insert_with(|| Keys::These(BTreeSet::new()));
+        if let Keys::These(keys) = keys {
+            keys.insert(key.to_owned());
+        }
+    };
     for source in container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref()) {
-        config_maps.extend(source.config_map_key_ref.as_ref().map(|reference| reference.name.clone()));
-        secrets.extend(source.secret_key_ref.as_ref().map(|reference| reference.name.clone()));
+        if let Some(reference) = &source.config_map_key_ref {
+            some(&mut needed.config_maps, &reference.name, &reference.key);
+        }
+        if let Some(reference) = &source.secret_key_ref {
+            some(&mut needed.secrets, &reference.name, &reference.key);
+        }
     }
-    (config_maps, secrets)
+    for source in container.env_from.iter().flatten() {
+        needed.config_maps.extend(source.config_map_ref.as_ref().map(|source| (source.name.clone(), Keys::All)));
+        needed.secrets.extend(source.secret_ref.as_ref().map(|source| (source.name.clone(), Keys::All)));
+    }
+    needed
 }
 
 /// Files a container's environment needs.
-pub(crate) fn needed_files(container: &Container) -> Vec<FileAt> {
+pub(crate) fn needed_files(container: &Container) -> BTreeSet<FileAt> {
     let sources = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
     let files = sources.filter_map(|source| source.file_key_ref.as_ref());
     files.map(|file| FileAt { volume: file.volume_name.clone(), path: file.path.clone() }).collect()
 }
 
-/// LC-322: `envFrom` in order, then `env`, which overrides, then what Services
-/// there are, which overrides nothing but may be referred to. The error is the
-/// message of `CreateContainerConfigError`.
-pub(crate) fn environment(container: &Container, around: &Surroundings<'_>) -> Result<Vec<(String, String)>, String> {
+/// What a container's program is given.
+#[derive(Debug)]
+pub(crate) struct Words {
+    pub(crate) envs: Vec<(String, String)>,
+    /// The same, by name.
+    pub(crate) variables: BTreeMap<String, String>,
+    pub(crate) command: Vec<String>,
+    pub(crate) args: Vec<String>,
+}
+
+/// LC-322. The error is the message of `CreateContainerConfigError`.
+pub(crate) fn words(container: &Container, around: &Surroundings<'_>) -> Result<Words, String> {
+    let mut budget = Budget::new();
+    let Variables { order, values: variables } = environment(container, around, &mut budget)?;
+    let mut expanded = |texts: &Option<Vec<String>>| -> Result<Vec<String>, String> {
+        texts.iter().flatten().map(|text| budget.argument(text, |name| variables.get(name))).collect()
+    };
+    let (command, args) = (expanded(&container.command)?, expanded(&container.args)?);
+    let envs = order.into_iter().filter_map(|name| variables.get(&name).cloned().map(|value| (name, value)));
+    Ok(Words { envs: envs.collect(), variables, command, args })
+}
+
+/// `envFrom` in order, then `env`, which overrides, then what Services there
+/// are, which overrides nothing but may be referred to.
+fn environment(container: &Container, around: &Surroundings<'_>, budget: &mut Budget) -> Result<Variables, String> {
     let mut set = Variables::default();
     for source in container.env_from.iter().flatten() {
         let prefix = source.prefix.as_deref().unwrap_or_default();
         if let Some(reference) = &source.config_map_ref {
-            let known = &around.references.config_maps;
-            set.take_all(prefix, known.get(&reference.name), reference.optional, || {
-                missing("configmap", &reference.name)
-            })?;
+            let known = around.references.config_maps.get(&reference.name);
+            let missing = || missing("configmap", &reference.name);
+            set.put_all(prefix, known, reference.optional, missing, budget)?;
         }
         if let Some(reference) = &source.secret_ref {
-            let known = &around.references.secrets;
-            set.take_all(prefix, known.get(&reference.name), reference.optional, || {
-                missing("secret", &reference.name)
-            })?;
+            let known = around.references.secrets.get(&reference.name);
+            let missing = || missing("secret", &reference.name);
+            set.put_all(prefix, known, reference.optional, missing, budget)?;
         }
     }
     for variable in container.env.iter().flatten() {
         let value = match &variable.value_from {
             None => {
                 let known = |name: &str| set.values.get(name).or_else(|| around.links.get(name));
-                Some(expand_by(variable.value.as_deref().unwrap_or_default(), known))
+                let text = variable.value.as_deref().unwrap_or_default();
+                let value = expand(text, known, STRING_BYTES_MAX);
+                Some(value.ok_or_else(|| too_long(&named(&variable.name), STRING_BYTES_MAX))?)
             }
             Some(source) => resolve(source, container, around)?,
         };
         if let Some(value) = value {
-            set.put(&variable.name, value);
+            set.put(&variable.name, value, budget)?;
         }
     }
     for (name, value) in &around.links {
         if !set.values.contains_key(name) {
-            set.put(name, value.clone());
+            set.put(name, value.clone(), budget)?;
         }
     }
-    Ok(set.in_order())
+    Ok(set)
+}
+
+fn named(variable: &str) -> String {
+    format!("environment variable {variable}")
 }
 
 /// LC-252: what commands of probes may refer to; a value that comes from
@@ -109,67 +176,6 @@ pub(crate) fn literal(container: &Container) -> BTreeMap<String, String> {
     variables.map(|variable| (variable.name.clone(), variable.value.clone().unwrap_or_default())).collect()
 }
 
-/// LC-322: `$(NAME)` of known variables is replaced, `$$` is one `$`, all else stays.
-pub(crate) fn expand(text: &str, known: &BTreeMap<String, String>) -> String {
-    expand_by(text, |name| known.get(name))
-}
-
-fn expand_by<'a>(text: &str, known: impl Fn(&str) -> Option<&'a String>) -> String {
-    let mut expanded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        expanded.push_str(&rest[..at]);
-        let after = &rest[at + 1..];
-        let reference = after.strip_prefix('(').and_then(|inner| inner.split_once(')'));
-        rest = match (after.strip_prefix('$'), reference) {
-            (Some(after), _) => {
-                expanded.push('$');
-                after
-            }
-            (None, Some((name, after))) => {
-                match known(name) {
-                    Some(value) => expanded.push_str(value),
-                    None => expanded.push_str(&format!("$({name})")),
-                }
-                after
-            }
-            (None, None) => {
-                expanded.push('$');
-                after
-            }
-        };
-    }
-    expanded.push_str(rest);
-    expanded
-}
-
-/// The same where every reference must lead to something, as in `subPathExpr`.
-pub(crate) fn expand_all(text: &str, known: &BTreeMap<String, String>) -> Result<String, String> {
-    let missing: BTreeSet<&str> =
-        references(text).into_iter().filter(|name| known.get(*name).is_none_or(String::is_empty)).collect();
-    if missing.is_empty() {
-        return Ok(expand(text, known));
-    }
-    Err(format!("missing value for {}", missing.into_iter().collect::<Vec<_>>().join(", ")))
-}
-
-/// The names in `$(NAME)`, those escaped by `$$` left out.
-fn references(text: &str) -> Vec<&str> {
-    let mut names = Vec::new();
-    let mut rest = text;
-    while let Some((_, after)) = rest.split_once('$') {
-        rest = match (after.strip_prefix('$'), after.strip_prefix('(').and_then(|inner| inner.split_once(')'))) {
-            (Some(after), _) => after,
-            (None, Some((name, after))) => {
-                names.push(name);
-                after
-            }
-            (None, None) => after,
-        };
-    }
-    names
-}
-
 #[derive(Default)]
 struct Variables {
     order: Vec<String>,
@@ -177,29 +183,29 @@ struct Variables {
 }
 
 impl Variables {
-    fn put(&mut self, name: &str, value: String) {
+    fn put(&mut self, name: &str, value: String, budget: &mut Budget) -> Result<(), String> {
+        budget.take(name.len() + "=".len() + value.len(), || named(name))?;
         if self.values.insert(name.to_owned(), value).is_none() {
             self.order.push(name.to_owned());
         }
+        Ok(())
     }
 
-    fn take_all(
+    fn put_all(
         &mut self,
         prefix: &str,
         source: Option<&BTreeMap<String, String>>,
         optional: Option<bool>,
         missing: impl Fn() -> String,
+        budget: &mut Budget,
     ) -> Result<(), String> {
         match source {
-            Some(entries) => entries.iter().for_each(|(key, value)| self.put(&format!("{prefix}{key}"), value.clone())),
-            None if optional == Some(true) => {}
-            None => return Err(missing()),
+            Some(entries) => {
+                entries.iter().try_for_each(|(key, value)| self.put(&format!("{prefix}{key}"), value.clone(), budget))
+            }
+            None if optional == Some(true) => Ok(()),
+            None => Err(missing()),
         }
-        Ok(())
-    }
-
-    fn in_order(mut self) -> Vec<(String, String)> {
-        self.order.drain(..).filter_map(|name| self.values.remove_entry(&name)).collect()
     }
 }
 
@@ -233,15 +239,16 @@ fn resolve(source: &EnvVarSource, container: &Container, around: &Surroundings<'
 fn from_file(reference: &FileKeySelector, references: &References) -> Result<Option<String>, String> {
     let FileKeySelector { key, path, volume_name, optional } = reference;
     let at = FileAt { volume: volume_name.clone(), path: path.clone() };
-    let text = references.files.get(&at).cloned().unwrap_or(Ok(None));
-    let unreadable = |problem| format!("failed to read environment variable file {path:?}: {problem}");
-    let value = match text.map_err(unreadable)? {
-        Some(text) => {
+    let value = match references.files.get(&at) {
+        Some(Err(problem)) => return Err(format!("failed to read environment variable file {path:?}: {problem}")),
+        Some(Ok(Some(text))) => {
             let unparsed = |problem| format!("failed to parse environment variable file {path:?}: {problem}");
-            file::lookup(&text, key).map_err(unparsed)?
+            file::lookup(text, key).map_err(unparsed)?
         }
-        None if *optional == Some(true) => None,
-        None => return Err(format!("environment variable file {path:?} not found in volume {volume_name:?}")),
+        Some(Ok(None)) | None if *optional == Some(true) => None,
+        Some(Ok(None)) | None => {
+            return Err(format!("environment variable file {path:?} not found in volume {volume_name:?}"));
+        }
     };
     match value {
         None if *optional != Some(true) => Err(format!("environment variable key {key:?} not found in file {path:?}")),
@@ -325,12 +332,16 @@ pub(crate) fn resource_value(
         _ => return Err(unsupported(&field.resource)),
     };
     let given = amounts.and_then(|amounts| amounts.get(name)).and_then(|text| Quantity::parse(&text.0).ok());
-    // A container without a limit may use the whole node.
+    // A container without a limit may use what its pod may, or all that the node gives to pods.
+    let of_pod = || spec?.resources.as_ref()?.limits.as_ref()?.get(name).and_then(|text| Quantity::parse(&text.0).ok());
+    let given = given.or_else(|| of_pod().filter(|_| list == "limits"));
     let amount = match (given, list, name) {
         (Some(given), _, _) => given,
-        (None, "limits", "cpu") => Quantity::from_milli(signed(around.capacity.cpu_milli)),
-        (None, "limits", "memory") => Quantity::from_value(signed(around.capacity.memory_bytes)),
-        (None, "limits", "ephemeral-storage") => Quantity::from_value(signed(around.capacity.ephemeral_storage_bytes)),
+        (None, "limits", "cpu") => Quantity::from_milli(signed(around.allocatable.cpu_milli)),
+        (None, "limits", "memory") => Quantity::from_value(signed(around.allocatable.memory_bytes)),
+        (None, "limits", "ephemeral-storage") => {
+            Quantity::from_value(signed(around.allocatable.ephemeral_storage_bytes))
+        }
         (None, _, _) => Quantity::ZERO,
     };
     let divisor = field.divisor.as_ref().and_then(|text| Quantity::parse(&text.0).ok()).filter(|by| !by.is_zero());
@@ -366,39 +377,21 @@ mod tests {
             "spec": {"containers": [container], "serviceAccountName": "robot"},
         }))
         .unwrap();
-        let capacity = Capacity { cpu_milli: 1500, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0, pods: 110 };
+        let allocatable = Capacity { cpu_milli: 1500, memory_bytes: 1 << 30, ephemeral_storage_bytes: 0, pods: 110 };
         let around = Surroundings {
             pod: &pod,
             node_name: "n1",
             host_ips: vec!["192.0.2.1".into()],
             pod_ips: vec!["10.0.0.2".into(), "fd00::2".into()],
-            capacity: &capacity,
+            allocatable: &allocatable,
             references,
             links,
         };
-        environment(&pod.spec.as_ref().unwrap().containers[0], &around)
+        words(&pod.spec.as_ref().unwrap().containers[0], &around).map(|words| words.envs)
     }
 
     fn shown(variables: Vec<(String, String)>) -> Vec<String> {
         variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
-    }
-
-    #[test]
-    fn lc_322_references_expand_and_dollars_escape() {
-        let known = BTreeMap::from([("A".to_owned(), "1".to_owned())]);
-        let cases = [
-            ("$(A)", "1"),
-            ("x$(A)y$(A)", "x1y1"),
-            ("$(B)", "$(B)"),
-            ("$$(A)", "$(A)"),
-            ("$$$(A)", "$1"),
-            ("$A $", "$A $"),
-            ("$(A", "$(A"),
-            ("", ""),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(expand(text, &known), expected, "{text}");
-        }
     }
 
     #[test]
@@ -449,7 +442,8 @@ mod tests {
         let unparsed = "failed to parse environment variable file \"a.env\": line 2: a value must be in single quotes";
         assert_eq!(value("B", "a.env", false), Err(unparsed.to_owned()));
         assert!(value("A", "link", true).unwrap_err().contains("symbolic links"));
-        assert_eq!(needed_files(&serde_json::from_value(variable("A", "a.env", false)).unwrap()), [at("a.env")]);
+        let container = serde_json::from_value(variable("A", "a.env", false)).unwrap();
+        assert_eq!(needed_files(&container), BTreeSet::from([at("a.env")]));
     }
 
     #[test]
@@ -467,6 +461,33 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_that_a_container_has_not_is_its_pods_then_the_nodes_allocatable() {
+        let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {
+            "resources": {"limits": {"cpu": "700m"}, "requests": {"cpu": "600m"}},
+            "containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "100m"}}}]}}))
+        .unwrap();
+        let allocatable = Capacity { cpu_milli: 1500, memory_bytes: 1 << 30, ephemeral_storage_bytes: 7, pods: 110 };
+        let around = Surroundings {
+            pod: &pod,
+            node_name: "n1",
+            host_ips: Vec::new(),
+            pod_ips: Vec::new(),
+            allocatable: &allocatable,
+            references: &References::default(),
+            links: BTreeMap::new(),
+        };
+        let value = |container: &str, resource: &str, divisor: &str| {
+            let field = json!({"containerName": container, "resource": resource, "divisor": divisor});
+            resource_value(&serde_json::from_value(field).unwrap(), &Container::default(), &around).unwrap()
+        };
+        assert_eq!(value("a", "limits.cpu", "1m"), "700");
+        assert_eq!(value("b", "limits.cpu", "1m"), "100");
+        assert_eq!(value("a", "limits.memory", "1Mi"), "1024");
+        assert_eq!(value("a", "limits.ephemeral-storage", "1"), "7");
+        assert_eq!(value("a", "requests.cpu", "1m"), "0");
+    }
+
+    #[test]
     fn lc_321_a_missing_reference_stops_the_container_unless_optional() {
         let by = |optional: bool| {
             json!({"name": "a", "env": [{"name": "X", "valueFrom":
@@ -478,5 +499,68 @@ mod tests {
             References { secrets: BTreeMap::from([("s".to_owned(), BTreeMap::new())]), ..References::default() };
         let expected = Err("couldn't find key k in Secret default/s".to_owned());
         assert_eq!(environment_of(by(false), &empty), expected);
+    }
+
+    /// `V0` is one byte, every further one twice the one before.
+    fn doubling(steps: usize) -> serde_json::Value {
+        let twice =
+            |number: usize| json!({"name": format!("V{number}"), "value": format!("$(V{0})$(V{0})", number - 1)});
+        let first = std::iter::once(json!({"name": "V0", "value": "x"}));
+        json!({"name": "a", "env": first.chain((1..=steps).map(twice)).collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn lc_322_doubling_variables_end_where_the_kernel_would_refuse_them() {
+        let fits = environment_of(doubling(16), &References::default()).unwrap();
+        assert_eq!(fits.last().map(|(_, value)| value.len()), Some(1 << 16));
+        for steps in [17, 28, 40] {
+            let refused = environment_of(doubling(steps), &References::default()).unwrap_err();
+            assert_eq!(refused, "argument list too long: environment variable V17: more than 131072 bytes");
+        }
+    }
+
+    #[test]
+    fn lc_322_arguments_share_the_room_with_the_environment() {
+        let long = "x".repeat(100_000);
+        let container =
+            |times: usize| json!({"name": "a", "env": [{"name": "V", "value": long}], "args": vec!["$(V)"; times]});
+        assert!(environment_of(container(19), &References::default()).is_ok());
+        for times in [20, 5_000] {
+            let refused = environment_of(container(times), &References::default()).unwrap_err();
+            let expected = "environment and arguments of the container: more than 2097152 bytes";
+            assert_eq!(refused, format!("argument list too long: {expected}"));
+        }
+    }
+
+    #[test]
+    fn lc_322_what_is_overridden_again_and_again_counts_each_time() {
+        let long = json!({"name": "L", "value": "x".repeat(100_000)});
+        let again = (0..5_000).map(|_| json!({"name": "V", "value": "$(L)"}));
+        let container = json!({"name": "a", "env": std::iter::once(long).chain(again).collect::<Vec<_>>()});
+        assert!(environment_of(container, &References::default()).unwrap_err().starts_with("argument list too long"));
+    }
+
+    #[test]
+    fn lc_322_forty_thousand_variables_are_given_in_order() {
+        let map: BTreeMap<String, String> = (0..40_000).map(|n| (format!("K{n:05}"), "v".to_owned())).collect();
+        let references = References { config_maps: BTreeMap::from([("m".to_owned(), map)]), ..References::default() };
+        assert_eq!(references.len(), 40_000);
+        let container = json!({"name": "a", "envFrom": [{"configMapRef": {"name": "m"}}]});
+        let envs = environment_of(container, &references).unwrap();
+        assert_eq!(envs.len(), 40_000);
+        assert!(envs.is_sorted());
+    }
+
+    #[test]
+    fn lc_321_an_object_is_needed_once_and_only_with_its_keys() {
+        let by_key = |key: &str| json!({"name": key, "valueFrom": {"configMapKeyRef": {"name": "m", "key": key}}});
+        let container = json!({"name": "a", "envFrom": [{"secretRef": {"name": "s"}}], "env": [
+            by_key("A"), by_key("B"), by_key("A"),
+            {"name": "S", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        ]});
+        let Needed { config_maps, secrets } = needed(&serde_json::from_value(container).unwrap());
+        assert!(matches!(&config_maps["m"], Keys::These(keys) if keys.iter().eq(["A", "B"])));
+        assert!(matches!(&secrets["s"], Keys::All));
+        assert_eq!((config_maps.len(), secrets.len()), (1, 1));
     }
 }

@@ -9,12 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use cri::{ContainerId, ContainerState, Runtime};
 use futures::StreamExt as _;
-use rustix::fs::inotify;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
-use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 
 use crate::logs::{self, Decoder, Options};
+use crate::watches::Watches;
 
 /// The file and who writes it.
 pub(crate) struct Source<'a> {
@@ -22,6 +21,7 @@ pub(crate) struct Source<'a> {
     pub(crate) container: ContainerId,
     pub(crate) pod_uid: String,
     pub(crate) runtime: &'a dyn Runtime,
+    pub(crate) watches: &'a Watches,
 }
 
 /// Notifications can be lost (an overflown queue, a file system without them).
@@ -31,7 +31,8 @@ const CHUNK_BYTES: usize = 64 * 1024;
 /// Sends until the log, the reader's patience or its limit ends.
 pub(crate) async fn stream(source: Source<'_>, options: Options, out: mpsc::Sender<Bytes>) -> io::Result<()> {
     // Armed before the first read, so that nothing falls between.
-    let mut changes = options.follow.then(|| Changes::of(&source.path)).transpose()?;
+    let directory = source.path.parent().unwrap_or(&source.path);
+    let mut changes = options.follow.then(|| source.watches.of(directory));
     let mut ends = source.runtime.events();
     let mut decoder = Decoder::new(&options);
     let mut file = open(&source.path, options.tail_lines).await?;
@@ -64,7 +65,7 @@ pub(crate) async fn stream(source: Source<'_>, options: Options, out: mpsc::Send
         tokio::select! {
             biased;
             () = out.closed() => return Ok(()),
-            changed = changes.next() => changed?,
+            () = changes.next() => {}
             () = of_pod(&mut ends, &source.pod_uid) => {}
             () = tokio::time::sleep(RECHECK) => {}
         }
@@ -181,29 +182,6 @@ async fn of_pod(events: &mut futures::stream::BoxStream<'static, cri::RuntimeEve
     std::future::pending().await
 }
 
-/// Wakes when the file grows or something new appears beside it. The
-/// notification queue is read like a pipe: bytes come, and only that matters.
-struct Changes(pipe::Receiver);
-
-impl Changes {
-    fn of(path: &Path) -> io::Result<Self> {
-        use inotify::{CreateFlags, WatchFlags};
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let directory = path.parent().unwrap_or(path);
-        let flags = WatchFlags::MODIFY | WatchFlags::CREATE | WatchFlags::MOVED_TO;
-        // A directory that is not there yet is found by the re-check.
-        let _ = inotify::add_watch(&queue, directory, flags);
-        Ok(Self(pipe::Receiver::from_owned_fd_unchecked(queue)?))
-    }
-
-    async fn next(&mut self) -> io::Result<()> {
-        let mut events = [0; 4096];
-        self.0.readable().await?;
-        while self.0.try_read(&mut events).is_ok_and(|count| count > 0) {}
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -236,7 +214,9 @@ mod tests {
         fs::write(&path, "").unwrap();
         let (fake, container) = testing::running_app().await;
         let (out, mut shown) = mpsc::channel(4);
-        let source = Source { path: path.clone(), container: container.clone(), pod_uid: "u1".into(), runtime: &fake };
+        let watches = Watches::default();
+        let (pod_uid, watches) = ("u1".into(), &watches);
+        let source = Source { path: path.clone(), container: container.clone(), pod_uid, runtime: &fake, watches };
         let following = stream(source, Options { follow: true, ..Options::default() }, out);
         let writing = async {
             tokio::task::spawn_blocking(move || write(&path)).await.unwrap();

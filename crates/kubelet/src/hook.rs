@@ -9,11 +9,16 @@ use futures::StreamExt as _;
 use lifecycle::{HookSpec, HttpGet, Outcome};
 
 use crate::observe::PodRef;
-use crate::outbound::{self, GetError, PROBE_BYTES_MAX, Request, Tls, Url};
+use crate::outbound::{self, GetError, PROBE_BYTES_MAX, Request, Resolver, Tls, Url};
 use crate::probe;
 
 /// LC-225.
 const USER_AGENT: &str = "kube-lifecycle/1.35";
+
+/// 128 + SIGKILL
+const KILLED: i32 = 137;
+/// How long an end may take to be seen; a container that goes on takes it once per hook.
+const END_VISIBLE_WITHIN: Duration = Duration::from_secs(1);
 
 /// Whose hook it is.
 pub(crate) struct Subject<'a> {
@@ -23,6 +28,7 @@ pub(crate) struct Subject<'a> {
     /// Empty while the pod has no address.
     pub(crate) pod_ip: &'a str,
     pub(crate) runtime: &'a dyn Runtime,
+    pub(crate) names: Resolver<'a>,
 }
 
 /// Ends with the hook or with the container, whichever is first.
@@ -48,6 +54,11 @@ async fn exec(command: &[String], subject: &Subject<'_>) -> Outcome {
     let (error, output) = match subject.runtime.exec_sync(subject.id, command.to_vec(), None).await {
         Ok(done) if done.exit_code == 0 => return Outcome::Done,
         Ok(done) => {
+            if done.exit_code == KILLED {
+                // The kernel ends a container's first process after all others: a hook whose
+                // work that was is killed just before anybody can see it.
+                let _ = tokio::time::timeout(END_VISIBLE_WITHIN, gone(subject)).await;
+            }
             let stderr = String::from_utf8_lossy(&done.stderr);
             let error = format!("command '{}' exited with {}: {stderr}", command.join(" "), done.exit_code);
             (error, [done.stdout, done.stderr].concat())
@@ -77,6 +88,7 @@ async fn http(get: &HttpGet, subject: &Subject<'_>) -> Outcome {
         deadline: None,
         body_bytes_max: PROBE_BYTES_MAX,
         tls: Tls::Anyone,
+        names: subject.names,
     };
     match outbound::get(request(url.clone(), &get.headers)).await {
         Ok(_) => Outcome::Done,

@@ -19,6 +19,7 @@
 mod config;
 
 mod agent;
+mod home;
 mod node;
 mod pods;
 
@@ -63,6 +64,7 @@ mod log_files;
 mod logs;
 mod meter;
 mod server;
+mod watches;
 
 mod ctx;
 mod durable;
@@ -70,6 +72,7 @@ mod durable;
 pub use agent::{Kubelet, Power};
 pub use config::{Capacity, Config, ImageTrust, Machine, Periods, PullLimits, StaticUrl};
 pub use gauge::{Gauge, Host};
+pub use home::UnknownPods;
 pub use logind::Logind;
 pub use server::Listener;
 pub use volumes::unmount_volumes;

@@ -18,6 +18,7 @@ use flate2::write::GzEncoder;
 use futures::StreamExt as _;
 
 use crate::ctx::Ctx;
+use crate::volumes;
 
 const COMPRESSED: &str = ".gz";
 const UNFINISHED: &str = ".tmp";
@@ -56,6 +57,28 @@ async fn tend(ctx: &Ctx, container: Container) {
             complain(&container, &error);
         }
     }
+}
+
+/// Of an instance that is gone: its log, also the older files of it, and its
+/// last words, which are in its pod's status. Each restart would leave one more.
+pub(crate) async fn forget(ctx: &Ctx, container: Container) {
+    let path = container.log_path.clone();
+    let message = volumes::message_file(&ctx.config.pod_dir(&container.pod_uid), &container.name, container.attempt);
+    let removed = tokio::task::spawn_blocking(move || remove_all(&path).and_then(|()| remove(&message)));
+    match removed.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => complain(&container, &error),
+        Err(error) => complain(&container, &error),
+    }
+}
+
+fn remove_all(path: &Path) -> io::Result<()> {
+    let older = match Older::of(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        older => older?,
+    };
+    older.names.iter().try_for_each(|name| remove(&older.dir.join(name)))?;
+    remove(path)
 }
 
 fn complain(container: &Container, error: &dyn std::fmt::Display) {
@@ -233,6 +256,18 @@ mod tests {
         // Cut short after the new name was there: what it was made of goes.
         fs::write(logs.0.path().join("0.log.20260101-000001"), "again").unwrap();
         assert_eq!(logs.tidy(), ["0.log", "0.log.20260101-000001.gz", "0.log.20260101-000002"]);
+    }
+
+    #[test]
+    fn lc_095_an_instance_that_is_gone_leaves_no_log_and_others_keep_theirs() {
+        let logs = Logs::with(&["0.log", "0.log.20260101-000001.gz", "0.log.20260101-000002", "1.log", "10.log"]);
+        remove_all(&logs.path()).unwrap();
+        let mut names: Vec<String> =
+            fs::read_dir(&logs.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        assert_eq!(names, ["1.log", "10.log"]);
+        remove_all(&logs.path()).unwrap();
+        remove_all(Path::new("/nowhere/a/0.log")).unwrap();
     }
 
     #[test]

@@ -75,13 +75,20 @@ pub(crate) async fn run(guard: Guard) {
     }
     let mut hold = Hold::Nothing;
     let mut was_there = false;
+    let mut told = None;
     loop {
         let Err(error) = guard.watch(&mut hold, &mut was_there).await;
         if !was_there && is_absent(&error) {
             tracing::debug!(%error, "no logind here: use `podium node shutdown` before the machine stops");
             return;
         }
-        tracing::warn!(%error, "the machine may stop without waiting for pods until logind answers again");
+        let problem = error.to_string();
+        if told.as_ref() == Some(&problem) {
+            tracing::debug!(problem, "logind does not answer yet");
+        } else {
+            tracing::warn!(problem, "the machine may stop without waiting for pods until logind answers again");
+            told = Some(problem);
+        }
         tokio::time::sleep(RECONNECT).await;
     }
 }
@@ -90,7 +97,7 @@ fn is_absent(error: &zbus::Error) -> bool {
     use zbus::fdo::Error as Reply;
     match error {
         zbus::Error::FDO(reply) => matches!(**reply, Reply::ServiceUnknown(_) | Reply::NameHasNoOwner(_)),
-        zbus::Error::InputOutput(_) | zbus::Error::Address(_) => true,
+        zbus::Error::Connection(..) | zbus::Error::InputOutput(_) | zbus::Error::Address(_) => true,
         _ => false,
     }
 }
@@ -228,4 +235,21 @@ async fn ended(mut face: watch::Receiver<Face>, pods: &Cache<Pod>) {
 fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn tc_248_a_bus_that_is_not_there_is_no_reason_to_ask_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("bus");
+        let connect = || Builder::address(format!("unix:path={}", socket.display()).as_str()).build();
+        assert!(is_absent(&connect().await.unwrap_err()), "no socket");
+        // One whose server is gone.
+        drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+        assert!(is_absent(&connect().await.unwrap_err()), "nobody listens");
+        assert!(!is_absent(&zbus::Error::Failure("the connection is lost".into())));
+    }
 }

@@ -2,10 +2,8 @@
 //!
 //! Decides: nothing; it counts.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use cri::{ContainerStats, CriError, DiskUsage, SandboxStats};
@@ -26,6 +24,9 @@ pub(crate) enum Depth {
 
 /// Volumes that are made of the node's own disk.
 const LOCAL_VOLUMES: [&str; 3] = ["kubernetes.io~empty-dir", "kubernetes.io~configmap", "kubernetes.io~downward-api"];
+/// Files the agent makes and containers may write: `/etc/hosts`, and what they
+/// leave as their last words (CVE-2020-8557).
+const OWN_FILES: [&str; 2] = ["etc-hosts", "containers"];
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
 pub(crate) async fn measure(ctx: &Arc<Ctx>, pods: Vec<Arc<Pod>>, depth: Depth) -> Result<Measurement, CriError> {
@@ -82,20 +83,22 @@ impl Books<'_> {
             ..PodUsage::default()
         };
         let is_walked = self.depth == Depth::Whole || pod.spec.as_ref().is_some_and(has_storage_limit);
-        let mut total = DiskUsage::default();
+        let mut total = sandbox.disk;
+        // Of all instances there were, also of containers that ended.
+        let logs = if is_walked { by_directory(&self.log_dir(pod)) } else { BTreeMap::new() };
+        logs.values().for_each(|used| add(&mut total, *used));
         for stats in self.containers.iter().filter(|stats| stats.pod_uid == uid) {
             let mut disk = stats.writable_layer;
-            if is_walked {
-                add(&mut disk, self.logs(pod, &stats.name));
-            }
             add(&mut total, disk);
+            add(&mut disk, logs.get(&stats.name).copied().unwrap_or_default());
             let memory_bytes = signed(stats.usage.memory_working_set_bytes);
             let own = ContainerUsage { memory_bytes, disk_bytes: signed(disk.bytes) };
             usage.containers.insert(stats.name.clone(), own);
         }
         if is_walked {
+            OWN_FILES.iter().for_each(|name| add(&mut total, tree(&pod_dir.join(name))));
             for directory in LOCAL_VOLUMES {
-                add(&mut total, tree(&pod_dir.join("volumes").join(directory), Border::Device));
+                add(&mut total, tree(&pod_dir.join("volumes").join(directory)));
             }
             usage.empty_dirs = empty_dirs(&pod_dir, pod);
         }
@@ -103,11 +106,10 @@ impl Books<'_> {
         Some(usage)
     }
 
-    fn logs(&self, pod: &Pod, container: &str) -> DiskUsage {
+    fn log_dir(&self, pod: &Pod) -> PathBuf {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         let meta = &pod.metadata;
-        let directory = self.ctx.config.pod_log_dir(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid));
-        tree(&directory.join(container), Border::Device)
+        self.ctx.config.pod_log_dir(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid))
     }
 }
 
@@ -126,38 +128,20 @@ fn has_storage_limit(spec: &PodSpec) -> bool {
 fn empty_dirs(pod_dir: &Path, pod: &Pod) -> BTreeMap<String, i64> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let empty = volumes.filter(|volume| volume.empty_dir.is_some());
-    let used = |name: &str| tree(&pod_dir.join("volumes/kubernetes.io~empty-dir").join(name), Border::None).bytes;
+    let used = |name: &str| tree(&pod_dir.join("volumes/kubernetes.io~empty-dir").join(name)).bytes;
     empty.map(|volume| (volume.name.clone(), signed(used(&volume.name)))).collect()
 }
 
-/// Where counting stops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Border {
-    /// What is mounted below is not of this disk.
-    Device,
-    None,
+/// What each directory below takes.
+fn by_directory(top: &Path) -> BTreeMap<String, DiskUsage> {
+    let entries = std::fs::read_dir(top).into_iter().flatten().flatten();
+    entries.map(|entry| (entry.file_name().to_string_lossy().into_owned(), tree(&entry.path()))).collect()
 }
 
-/// Blocks and inodes in use, files with several names once. What vanishes or
-/// cannot be read meanwhile counts nothing.
-fn tree(top: &Path, border: Border) -> DiskUsage {
-    let mut used = DiskUsage::default();
-    let Ok(home) = std::fs::symlink_metadata(top) else { return used };
-    let (mut seen, mut pending) = (BTreeSet::new(), vec![top.to_owned()]);
-    while let Some(path) = pending.pop() {
-        let Ok(meta) = std::fs::symlink_metadata(&path) else { continue };
-        if border == Border::Device && meta.dev() != home.dev() {
-            continue;
-        }
-        if meta.nlink() == 1 || meta.is_dir() || seen.insert((meta.dev(), meta.ino())) {
-            add(&mut used, DiskUsage { bytes: meta.blocks() * 512, inodes: 1 });
-        }
-        if meta.is_dir() {
-            let entries = std::fs::read_dir(&path).and_then(Iterator::collect::<io::Result<Vec<_>>>);
-            pending.extend(entries.unwrap_or_default().into_iter().map(|entry| entry.path()));
-        }
-    }
-    used
+/// What is mounted below is not of this disk.
+fn tree(top: &Path) -> DiskUsage {
+    let trees::Usage { bytes, inodes } = trees::usage(top);
+    DiskUsage { bytes, inodes }
 }
 
 fn add(total: &mut DiskUsage, more: DiskUsage) {
@@ -174,16 +158,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_with_two_names_is_counted_once() {
+    fn each_directory_of_a_log_has_its_figure() {
         let root = tempfile::tempdir().unwrap();
-        let file = root.path().join("a");
-        std::fs::create_dir(root.path().join("below")).unwrap();
-        std::fs::write(&file, vec![1; 1 << 16]).unwrap();
-        let before = tree(root.path(), Border::Device);
-        std::fs::hard_link(&file, root.path().join("below/b")).unwrap();
-        assert_eq!(tree(root.path(), Border::Device), before);
-        assert!(before.bytes >= 1 << 16, "{before:?}");
-        assert_eq!(before.inodes, 3);
-        assert_eq!(tree(&root.path().join("nowhere"), Border::None), DiskUsage::default());
+        for (name, bytes) in [("a/0.log", 1 << 20), ("a/1.log", 1 << 20), ("ended/0.log.gz", 1 << 20)] {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, vec![1; bytes]).unwrap();
+        }
+        let used = by_directory(root.path());
+        let megas: Vec<(&str, u64)> = used.iter().map(|(name, used)| (name.as_str(), used.bytes >> 20)).collect();
+        assert_eq!(megas, [("a", 2), ("ended", 1)]);
+        assert_eq!(by_directory(&root.path().join("nowhere")), BTreeMap::new());
     }
 }

@@ -91,7 +91,11 @@ impl Mirrors {
     pub(crate) async fn over(&mut self) {
         match self.steps.join_next().await {
             Some(Ok(key)) => drop(self.busy.remove(&key)),
-            Some(Err(error)) => tracing::error!(%error, "a step of a mirror failed"),
+            Some(Err(error)) => {
+                tracing::error!(%error, "a step of a mirror failed");
+                // Nobody knows whose it was; what is done twice does no harm.
+                self.busy.clear();
+            }
             None => std::future::pending().await,
         }
     }

@@ -292,7 +292,8 @@ fn status(ctx: &Ctx, node: &Node, look: Look, face: &Face) -> NodeStatus {
 
 fn addresses(ctx: &Ctx) -> Vec<NodeAddress> {
     let address = |type_: &str, address: String| NodeAddress { address, type_: type_.to_owned() };
-    let mut addresses: Vec<_> = ctx.config.host_ips.iter().map(|ip| address("InternalIP", ip.to_string())).collect();
+    let mut addresses: Vec<_> =
+        ctx.config.internal_ips.iter().map(|ip| address("InternalIP", ip.to_string())).collect();
     addresses.push(address("Hostname", ctx.config.node_name.clone()));
     addresses
 }

@@ -1,12 +1,12 @@
 //! Whom the kernel killed because the whole machine was out of memory, told as
-//! Events of the node. What is killed for the limit of its container is the
-//! runtime's to tell.
+//! Events of the node; and whom because a container was, told as Events of its
+//! pod. Whether that ended the container is the runtime's to tell.
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-use client::Severity;
+use client::{About, Severity};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use tokio::io::unix::AsyncFd;
 
@@ -41,7 +41,7 @@ async fn follow(ctx: &Ctx, log: &AsyncFd<OwnedFd>) {
     while let Ok(mut ready) = log.readable().await {
         match rustix::io::read(log.get_ref(), &mut buffer) {
             Ok(0) => return,
-            Ok(length) => tell(ctx, &String::from_utf8_lossy(&buffer[..length])),
+            Ok(length) => tell(ctx, &String::from_utf8_lossy(&buffer[..length])).await,
             Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
             // Records that were overwritten before they were read.
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::INTR) => {}
@@ -50,11 +50,33 @@ async fn follow(ctx: &Ctx, log: &AsyncFd<OwnedFd>) {
     }
 }
 
-fn tell(ctx: &Ctx, records: &str) {
+async fn tell(ctx: &Ctx, records: &str) {
     for (process, pid) in records.lines().filter_map(victim) {
         let message = format!("System OOM encountered, victim process: {process}, pid: {pid}");
         ctx.recorder.record(about_node(ctx), Severity::Warning, "SystemOOM", &message, ctx.clock.now());
     }
+    for (container, process, pid) in records.lines().filter_map(victim_in_container) {
+        if let Some(about) = about_container(ctx, container).await {
+            let message = format!("Memory cgroup out of memory: Killed process {pid} ({process})");
+            ctx.recorder.record(about, Severity::Warning, "OOMKilling", &message, ctx.clock.now());
+        }
+    }
+}
+
+/// By the labels that the agent gave it.
+async fn about_container(ctx: &Ctx, id: &str) -> Option<About> {
+    let all = ctx.runtime.containers(None).await.ok()?;
+    let container = all.into_iter().find(|container| container.id.as_str() == id)?;
+    let label = |name: &str| container.labels.get(name).cloned();
+    Some(About {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: label("io.kubernetes.pod.namespace")?,
+        name: label("io.kubernetes.pod.name")?,
+        uid: label("io.kubernetes.pod.uid")?,
+        field_path: format!("spec.containers{{{}}}", container.name),
+        ..About::default()
+    })
 }
 
 /// `6,1234,5678,-;Out of memory: Killed process 99 (name) total-vm:…`
@@ -65,6 +87,21 @@ fn victim(record: &str) -> Option<(&str, u32)> {
     let name = rest.split(" total-vm:").next()?.strip_suffix(')')?;
     Some((name, pid.parse().ok()?))
 }
+
+/// `6,…;oom-kill:constraint=CONSTRAINT_MEMCG,…,task_memcg=/…/pod…/ID,task=name,pid=99,uid=0`:
+/// id of the container, name and number of the process.
+fn victim_in_container(record: &str) -> Option<(&str, &str, u32)> {
+    let fields = record.split_once(';')?.1.strip_prefix("oom-kill:constraint=CONSTRAINT_MEMCG,")?;
+    // The name may contain anything; what comes before and after it does not.
+    let (cgroup, rest) = fields.split_once(",task_memcg=")?.1.split_once(",task=")?;
+    let (rest, _uid) = rest.rsplit_once(",uid=")?;
+    let (name, pid) = rest.rsplit_once(",pid=")?;
+    let is_id = |part: &&str| part.len() == CONTAINER_ID_CHARS && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some((cgroup.split('/').find(is_id)?, name, pid.parse().ok()?))
+}
+
+/// Of the runtime's ids, which name the cgroups of containers.
+const CONTAINER_ID_CHARS: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -78,5 +115,22 @@ mod tests {
         assert_eq!(victim(contained), None);
         assert_eq!(victim("6,1,1,-;eth0: link up"), None);
         assert_eq!(victim(" SUBSYSTEM=net"), None);
+    }
+
+    #[test]
+    fn a_victim_in_a_container_is_known_by_its_cgroup_whatever_it_is_called() {
+        let id = "0123456789abcdef".repeat(4);
+        let record = |task: &str| {
+            format!(
+                "6,890,12345,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset={id},mems_allowed=0,\
+                oom_memcg=/podium/burstable/podu/{id},task_memcg=/podium/burstable/podu/{id}/exec-0,task={task},pid=77,uid=0"
+            )
+        };
+        assert_eq!(victim_in_container(&record("dd")), Some((id.as_str(), "dd", 77)));
+        let hostile = ",task=x,pid=1,uid=0";
+        assert_eq!(victim_in_container(&record(hostile)), Some((id.as_str(), hostile, 77)));
+        let global = record("dd").replace("CONSTRAINT_MEMCG", "CONSTRAINT_NONE");
+        assert_eq!(victim_in_container(&global), None);
+        assert_eq!(victim_in_container("6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,task=x"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri::CriError;
+use cri::{CriError, Sandbox};
 use futures::future::join_all;
 use tokio::sync::mpsc;
 
@@ -32,6 +32,18 @@ pub(crate) fn census(ctx: &Arc<Ctx>) -> mpsc::Receiver<BTreeSet<String>> {
     receiver
 }
 
+/// What the runtime has when an agent begins. Without a runtime there is
+/// nothing to begin with.
+pub(crate) async fn left(ctx: &Ctx) -> Vec<Sandbox> {
+    loop {
+        match ctx.runtime.sandboxes(None).await {
+            Ok(sandboxes) => return sandboxes,
+            Err(error) => tracing::warn!(%error, "the runtime cannot be read"),
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
 /// Every pod the runtime or the disk knows.
 async fn uids(ctx: &Ctx) -> BTreeSet<String> {
     let mut uids = BTreeSet::new();
@@ -39,9 +51,12 @@ async fn uids(ctx: &Ctx) -> BTreeSet<String> {
         Ok(sandboxes) => uids.extend(sandboxes.into_iter().map(|sandbox| sandbox.meta.uid)),
         Err(error) => tracing::warn!(%error, "the runtime cannot be read"),
     }
-    let pods = ctx.config.pods_dir();
-    let on_disk = tokio::task::spawn_blocking(move || -> std::io::Result<Vec<String>> {
-        std::fs::read_dir(pods)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
+    let (pods, log_root) = (ctx.config.pods_dir(), ctx.config.log_root.clone());
+    let on_disk = tokio::task::spawn_blocking(move || -> std::io::Result<BTreeSet<String>> {
+        let pods = std::fs::read_dir(pods)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+        // Logs may have outlived everything else of their pod.
+        let logs = volumes::log_dirs(&log_root)?.into_iter().map(|(uid, _)| Ok(uid));
+        pods.chain(logs).collect()
     });
     uids.extend(on_disk.await.ok().and_then(Result::ok).unwrap_or_default());
     uids
@@ -66,7 +81,7 @@ async fn try_clean_up(ctx: &Ctx, uid: &str) -> Result<(), CriError> {
         let meta = sandbox.meta;
         volumes::tear_down(ctx, &meta.namespace, &meta.name, uid).await.map_err(unremoved)?;
     }
-    volumes::tear_down(ctx, "", "", uid).await.map_err(unremoved)
+    volumes::tear_down_unknown(ctx, uid).await.map_err(unremoved)
 }
 
 fn unremoved(error: std::io::Error) -> CriError {

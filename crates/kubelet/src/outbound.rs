@@ -6,11 +6,13 @@
 
 mod dial;
 mod get;
+mod lookup;
 mod trust;
 mod url;
 
 pub(crate) use dial::{Socket, dial, joined};
 pub(crate) use get::{GetError, PROBE_BYTES_MAX, Request, Tls, get};
+pub(crate) use lookup::{Lookups, Resolver};
 pub(crate) use url::Url;
 
 /// Drives a connection for as long as `work` needs it, without a task of its own.

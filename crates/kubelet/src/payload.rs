@@ -4,13 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ctx::Ctx;
-use crate::env::{self, References, Surroundings};
+use crate::env::expand::{TOTAL_BYTES_MAX, all_too_long};
+use crate::env::{self, Keys, Needed, References, Surroundings};
+use bytes::Bytes;
 use client::{ApiError, Client};
 use objects::api::core::v1::{ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume, VolumeProjection};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct File {
-    pub(crate) content: Vec<u8>,
+    /// Shared by all paths one key is shown under.
+    pub(crate) content: Bytes,
     pub(crate) mode: u32,
     /// Other than root.
     pub(crate) owner: Option<u32>,
@@ -19,6 +22,37 @@ pub(crate) struct File {
 pub(crate) type Files = BTreeMap<String, File>;
 
 const MODE: i32 = 0o644;
+
+/// What all files of these kinds in one pod may come to: far above what pods
+/// have (an object holds 1 MiB), far below harm.
+pub(crate) const POD_BYTES_MAX: usize = 64 << 20;
+/// What every file and directory takes beside its content.
+const ENTRY_BYTES: usize = 4 << 10;
+
+/// What is left of that; asked before anything is kept or written.
+pub(crate) struct Room {
+    left: usize,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Self { left: POD_BYTES_MAX }
+    }
+
+    fn take(&mut self, path: &str, bytes: usize) -> Result<(), String> {
+        let entries = std::path::Path::new(path).components().count() * ENTRY_BYTES;
+        let full =
+            || format!("no space left on device: the pod's projected files have more than {POD_BYTES_MAX} bytes");
+        self.left = self.left.checked_sub(bytes + entries).ok_or_else(full)?;
+        Ok(())
+    }
+}
+
+/// The files of a volume, within what the pod has room for.
+pub(crate) struct Drawn<'a> {
+    pub(crate) files: Files,
+    pub(crate) room: &'a mut Room,
+}
 
 pub(crate) fn is_payload(volume: &Volume) -> bool {
     volume.config_map.is_some()
@@ -50,8 +84,14 @@ pub(crate) fn references_of(volume: &Volume, config_maps: &mut BTreeSet<String>,
 }
 
 /// `user`: the one all containers run as, if it is one.
-pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume, user: Option<u32>) -> Result<Files, String> {
-    let mut files = Files::new();
+pub(crate) async fn files(
+    ctx: &Ctx,
+    pod: &Pod,
+    volume: &Volume,
+    user: Option<u32>,
+    room: &mut Room,
+) -> Result<Files, String> {
+    let mut files = Drawn { files: Files::new(), room };
     if let Some(source) = &volume.config_map {
         let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
         take_config_map(ctx, pod, &source.name, choice, &mut files).await?;
@@ -68,7 +108,7 @@ pub(crate) async fn files(ctx: &Ctx, pod: &Pod, volume: &Volume, user: Option<u3
             project(ctx, pod, projection, (source.default_mode.unwrap_or(MODE), user), &mut files).await?;
         }
     }
-    Ok(files)
+    Ok(files.files)
 }
 
 async fn project(
@@ -76,7 +116,7 @@ async fn project(
     pod: &Pod,
     source: &VolumeProjection,
     (mode, user): (i32, Option<u32>),
-    files: &mut Files,
+    files: &mut Drawn<'_>,
 ) -> Result<(), String> {
     if source.cluster_trust_bundle.is_some() || source.pod_certificate.is_some() {
         return Err("projections of clusterTrustBundle and podCertificate are not supported".to_owned());
@@ -96,8 +136,8 @@ async fn project(
         let token = ctx.tokens.get(ctx, pod, source).await?;
         // For one user alone, or for the group that will be let in.
         let is_private = user.is_some() || has_group(pod);
-        put(files, &source.path, token.into_bytes(), if is_private { 0o600 } else { mode })?;
-        if let Some(file) = files.get_mut(&source.path) {
+        put(files, &source.path, token.into(), if is_private { 0o600 } else { mode })?;
+        if let Some(file) = files.files.get_mut(&source.path) {
             file.owner = user;
         }
     }
@@ -109,26 +149,39 @@ fn has_group(pod: &Pod) -> bool {
     context.is_some_and(|context| context.fs_group.is_some())
 }
 
-/// What a container's environment refers to; what does not exist is left out.
-pub(crate) async fn references(
-    client: &Client,
-    namespace: &str,
-    needed: (Vec<String>, Vec<String>),
-) -> Result<References, String> {
+/// What a container's environment refers to, each object read once and kept
+/// as far as it is needed; what does not exist is left out.
+pub(crate) async fn references(client: &Client, namespace: &str, needed: Needed) -> Result<References, String> {
     let mut found = References::default();
-    for name in needed.0 {
+    let mut left = TOTAL_BYTES_MAX;
+    for (name, keys) in needed.config_maps {
         if let Some(map) = existing(client.get::<ConfigMap>(namespace, &name).await)? {
-            found.config_maps.insert(name, map.data.unwrap_or_default());
+            let data = map.data.unwrap_or_default().into_iter();
+            found.config_maps.insert(name, kept(data, &keys, &mut left)?);
         }
     }
-    for name in needed.1 {
+    for (name, keys) in needed.secrets {
         if let Some(secret) = existing(client.get::<Secret>(namespace, &name).await)? {
             let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
             let data = secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, text(value.0)));
-            found.secrets.insert(name, data.collect());
+            found.secrets.insert(name, kept(data, &keys, &mut left)?);
         }
     }
     Ok(found)
+}
+
+/// What no program could be given is not gathered.
+fn kept(
+    data: impl Iterator<Item = (String, String)>,
+    keys: &Keys,
+    left: &mut usize,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut kept = BTreeMap::new();
+    for (key, value) in data.filter(|(key, _)| keys.contains(key)) {
+        *left = left.checked_sub(key.len() + value.len()).ok_or_else(all_too_long)?;
+        kept.insert(key, value);
+    }
+    Ok(kept)
 }
 
 fn existing<T>(answer: Result<T, ApiError>) -> Result<Option<T>, String> {
@@ -144,24 +197,30 @@ async fn take_config_map(
     pod: &Pod,
     name: &str,
     choice: Choice<'_>,
-    files: &mut Files,
+    files: &mut Drawn<'_>,
 ) -> Result<(), String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let Some(map) = existing(ctx.client.get::<ConfigMap>(namespace, name).await)? else {
         return if choice.is_optional { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
     };
-    let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into_bytes()));
-    let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0));
+    let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into()));
+    let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0.into()));
     let missing = |key: &str| format!("configmap references non-existent config key: {key}");
     choice.select(text.chain(binary).collect(), missing, files)
 }
 
-async fn take_secret(ctx: &Ctx, pod: &Pod, name: &str, choice: Choice<'_>, files: &mut Files) -> Result<(), String> {
+async fn take_secret(
+    ctx: &Ctx,
+    pod: &Pod,
+    name: &str,
+    choice: Choice<'_>,
+    files: &mut Drawn<'_>,
+) -> Result<(), String> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let Some(secret) = existing(ctx.client.get::<Secret>(namespace, name).await)? else {
         return if choice.is_optional { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
     };
-    let entries = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0)).collect();
+    let entries = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0.into())).collect();
     let missing = |key: &str| format!("references non-existent secret key: {key}");
     choice.select(entries, missing, files)
 }
@@ -182,9 +241,9 @@ impl<'a> Choice<'a> {
     /// LC-320: all keys, or the listed ones under their own paths.
     fn select(
         self,
-        entries: BTreeMap<String, Vec<u8>>,
+        entries: BTreeMap<String, Bytes>,
         missing: impl Fn(&str) -> String,
-        files: &mut Files,
+        files: &mut Drawn<'_>,
     ) -> Result<(), String> {
         let Some(items) = self.items else {
             return entries.into_iter().try_for_each(|(key, value)| put(files, &key, value, self.mode));
@@ -205,7 +264,7 @@ fn take_fields<'a>(
     pod: &Pod,
     items: impl Iterator<Item = &'a DownwardAPIVolumeFile>,
     mode: i32,
-    files: &mut Files,
+    files: &mut Drawn<'_>,
 ) -> Result<(), String> {
     let status = pod.status.as_ref();
     let around = Surroundings {
@@ -213,7 +272,7 @@ fn take_fields<'a>(
         node_name: &ctx.config.node_name,
         host_ips: ctx.config.host_ips.iter().map(ToString::to_string).collect(),
         pod_ips: status.and_then(|status| status.pod_ip.clone()).into_iter().collect(),
-        capacity: &ctx.config.capacity,
+        allocatable: &ctx.config.allocatable,
         references: &References::default(),
         links: BTreeMap::new(),
     };
@@ -223,18 +282,19 @@ fn take_fields<'a>(
             (None, Some(field)) => env::resource_value(field, &Default::default(), &around)?,
             (None, None) => continue,
         };
-        put(files, &item.path, value.into_bytes(), item.mode.unwrap_or(mode))?;
+        put(files, &item.path, value.into(), item.mode.unwrap_or(mode))?;
     }
     Ok(())
 }
 
-fn put(files: &mut Files, path: &str, content: Vec<u8>, mode: i32) -> Result<(), String> {
+fn put(drawn: &mut Drawn<'_>, path: &str, content: Bytes, mode: i32) -> Result<(), String> {
     let is_inside = std::path::Path::new(path).components().all(|part| matches!(part, std::path::Component::Normal(_)));
     if path.is_empty() || !is_inside || path.starts_with("..") {
         return Err(format!("invalid path {path:?}"));
     }
+    drawn.room.take(path, content.len())?;
     let mode = u32::try_from(mode).unwrap_or(0o644) & 0o777;
-    files.insert(path.to_owned(), File { content, mode, owner: None });
+    drawn.files.insert(path.to_owned(), File { content, mode, owner: None });
     Ok(())
 }
 
@@ -246,13 +306,15 @@ mod tests {
 
     #[test]
     fn lc_320_listed_keys_must_exist_unless_optional() {
-        let entries = || BTreeMap::from([("a".to_owned(), b"1".to_vec())]);
+        let entries = || BTreeMap::from([("a".to_owned(), Bytes::from("1"))]);
         let item = |key: &str| KeyToPath { key: key.into(), path: format!("d/{key}"), mode: Some(0o600) };
         let missing = |key: &str| format!("references non-existent secret key: {key}");
-        let mut files = Files::new();
+        let mut room = Room::new();
+        let mut files = Drawn { files: Files::new(), room: &mut room };
         let (a, b) = ([item("a")], [item("b")]);
         Choice::new(Some(&a), None, MODE).select(entries(), missing, &mut files).unwrap();
-        assert_eq!(files, Files::from([("d/a".to_owned(), File { content: b"1".to_vec(), mode: 0o600, owner: None })]));
+        let expected = File { content: "1".into(), mode: 0o600, owner: None };
+        assert_eq!(files.files, Files::from([("d/a".to_owned(), expected)]));
         let refused = Choice::new(Some(&b), None, MODE).select(entries(), missing, &mut files);
         assert_eq!(refused, Err("references non-existent secret key: b".to_owned()));
         assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(entries(), missing, &mut files), Ok(()));
@@ -270,10 +332,47 @@ mod tests {
 
     #[test]
     fn a_payload_cannot_leave_its_volume() {
-        let mut files = Files::new();
+        let mut room = Room::new();
+        let mut files = Drawn { files: Files::new(), room: &mut room };
         for path in ["../x", "/x", "a/../../x", "..data", ""] {
-            assert!(put(&mut files, path, vec![], MODE).is_err(), "{path}");
+            assert!(put(&mut files, path, Bytes::new(), MODE).is_err(), "{path}");
         }
-        assert!(files.is_empty());
+        assert!(files.files.is_empty());
+    }
+
+    #[test]
+    fn lc_320_one_key_under_many_paths_is_held_once_and_has_an_end() {
+        let entries = BTreeMap::from([("a".to_owned(), Bytes::from(vec![b'x'; 1 << 20]))]);
+        let items: Vec<KeyToPath> =
+            (0..1_000).map(|n| KeyToPath { key: "a".into(), path: n.to_string(), mode: None }).collect();
+        let mut room = Room::new();
+        let mut drawn = Drawn { files: Files::new(), room: &mut room };
+        let missing = |key: &str| key.to_owned();
+        let refused = Choice::new(Some(&items), None, MODE).select(entries.clone(), missing, &mut drawn).unwrap_err();
+        assert_eq!(refused, "no space left on device: the pod's projected files have more than 67108864 bytes");
+        assert_eq!(drawn.files.len(), 63);
+        let shared = entries["a"].as_ptr();
+        assert!(drawn.files.values().all(|file| file.content.as_ptr() == shared), "nothing was copied");
+    }
+
+    #[test]
+    fn lc_320_small_files_and_deep_paths_count_too() {
+        let fitting = |path: &dyn Fn(usize) -> String| {
+            let mut room = Room::new();
+            let mut drawn = Drawn { files: Files::new(), room: &mut room };
+            (0..).take_while(|&number| put(&mut drawn, &path(number), Bytes::new(), MODE).is_ok()).count()
+        };
+        assert_eq!(fitting(&|number| number.to_string()), POD_BYTES_MAX / ENTRY_BYTES);
+        assert_eq!(fitting(&|number| format!("{}{number}", "d/".repeat(1_023))), POD_BYTES_MAX / ENTRY_BYTES / 1024);
+    }
+
+    #[test]
+    fn lc_321_what_no_program_could_be_given_is_not_gathered() {
+        let large = || (0..3).map(|n| (n.to_string(), "x".repeat(1 << 20)));
+        let mut left = TOTAL_BYTES_MAX;
+        assert_eq!(kept(large(), &Keys::All, &mut left), Err(all_too_long()));
+        let mut left = TOTAL_BYTES_MAX;
+        let one = kept(large(), &Keys::These(BTreeSet::from(["1".to_owned()])), &mut left).unwrap();
+        assert_eq!(one.into_keys().collect::<Vec<_>>(), ["1"]);
     }
 }

@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use ambient::Mono;
 use client::{About, Change, Severity};
+use cri::Sandbox;
 use lifecycle::node::NodeFact;
-use lifecycle::{Fact, PodSpec, is_mirror, is_mirror_of, is_static};
+use lifecycle::{Fact, PodSpec, is_mirror, is_mirror_of, is_of_node, is_static};
 use objects::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
 use crate::ctx::Ctx;
 use crate::mailbox::replace_of_kind;
-use crate::mirror::{self, Mirrors};
+use crate::mirror::{self, Key, Mirrors};
 use crate::orphan;
 use crate::steward::Steward;
 use crate::worker::{Lines, Worker, last_facts};
@@ -26,6 +27,15 @@ use crate::worker::{Lines, Worker, last_facts};
 const PANICS_MAX: usize = 3;
 const PANIC_WINDOW: Duration = Duration::from_secs(600);
 
+/// What is known of this node's pods, for those who answer questions about them.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sight {
+    /// Those that run or end, as the node's own sources say.
+    pub(crate) statics: Vec<Arc<Pod>>,
+    /// Every source has spoken.
+    pub(crate) is_complete: bool,
+}
+
 pub(crate) struct Pods {
     ctx: Arc<Ctx>,
     connections: watch::Receiver<u64>,
@@ -33,6 +43,9 @@ pub(crate) struct Pods {
     /// What files ask for, by UID.
     statics: BTreeMap<String, Arc<Pod>>,
     mirrors: Mirrors,
+    /// Static pods that an earlier agent left running, by UID.
+    left: BTreeMap<String, Key>,
+    sight: watch::Sender<Sight>,
     /// The API said all it knows.
     is_synced: bool,
     /// Every source did: who is unknown now is nobody's.
@@ -57,25 +70,38 @@ enum Work {
     Pod(Arc<Pod>),
     /// Its worker panicked too often, or it makes no sense; it rests until its deletion.
     Parked,
-    /// Nobody knows this pod; it is being cleaned up.
-    Orphan,
+    /// Nobody knows this pod; it is being cleaned up. If it was static, its
+    /// name is taken until then.
+    Orphan(Option<Key>),
 }
 
 impl Seat {
-    fn orphan() -> Self {
-        Self { lines: Lines::default(), work: Work::Orphan, panics: Vec::new(), verdicts: Vec::new() }
+    fn without_worker(work: Work) -> Self {
+        Self { lines: Lines::default(), work, panics: Vec::new(), verdicts: Vec::new() }
     }
 
     fn pod(&self) -> Option<&Arc<Pod>> {
         match &self.work {
             Work::Pod(pod) => Some(pod),
-            Work::Parked | Work::Orphan => None,
+            Work::Parked | Work::Orphan(_) => None,
+        }
+    }
+
+    fn former_static(&self) -> Option<&Key> {
+        match &self.work {
+            Work::Orphan(key) => key.as_ref(),
+            Work::Pod(_) | Work::Parked => None,
         }
     }
 }
 
 impl Pods {
-    pub(crate) fn new(ctx: Arc<Ctx>, connections: watch::Receiver<u64>, steward: Steward) -> Self {
+    pub(crate) fn new(
+        ctx: Arc<Ctx>,
+        connections: watch::Receiver<u64>,
+        steward: Steward,
+        sight: watch::Sender<Sight>,
+    ) -> Self {
         let (statics, mirrors) = (BTreeMap::new(), Mirrors::new(ctx.clone()));
         let (seats, owners) = (BTreeMap::new(), BTreeMap::new());
         Self {
@@ -84,6 +110,8 @@ impl Pods {
             steward,
             statics,
             mirrors,
+            left: BTreeMap::new(),
+            sight,
             is_synced: false,
             is_complete: false,
             seats,
@@ -124,10 +152,39 @@ impl Pods {
                 self.on_deleted(pod);
             }
         }
-        // One of the same UID that is still ending comes back when it ended.
-        let fresh: Vec<Arc<Pod>> =
-            self.statics.iter().filter(|(uid, _)| !self.seats.contains_key(*uid)).map(|(_, pod)| pod.clone()).collect();
-        self.seat_statics(fresh);
+        self.end_former_versions();
+        // One that names its UID may change and stay itself.
+        let changed = self.statics.iter().filter(|(uid, pod)| former.get(*uid).is_some_and(|old| old != *pod));
+        let changed: Vec<Arc<Pod>> = changed.map(|(_, pod)| pod.clone()).collect();
+        self.seat_statics(changed.into_iter().chain(self.fresh_statics()).collect());
+    }
+
+    /// What an earlier agent left in the runtime.
+    pub(crate) fn on_left(&mut self, sandboxes: &[Sandbox]) {
+        let of_node = sandboxes.iter().filter(|sandbox| is_of_node(&sandbox.annotations));
+        let meta = of_node.map(|sandbox| &sandbox.meta);
+        self.left = meta.map(|meta| (meta.uid.clone(), (meta.namespace.clone(), meta.name.clone()))).collect();
+    }
+
+    /// LC-358: a manifest that changed while no agent was here left a pod of its
+    /// name running; that one ends first. Its name is enough to know that nobody
+    /// wants it, so it need not wait for the API.
+    fn end_former_versions(&mut self) {
+        let wanted: BTreeSet<Key> = self.statics.values().map(|pod| mirror::key(pod)).collect();
+        let is_former = |(uid, key): &(&String, &Key)| {
+            wanted.contains(*key) && !self.statics.contains_key(*uid) && !self.seats.contains_key(*uid)
+        };
+        let former: Vec<String> = self.left.iter().filter(is_former).map(|(uid, _)| uid.clone()).collect();
+        former.iter().for_each(|uid| self.adopt_orphan(uid));
+    }
+
+    /// One of the same UID that is still ending comes back when it ended, one
+    /// of the same name starts then.
+    fn fresh_statics(&self) -> Vec<Arc<Pod>> {
+        let taken: BTreeSet<&Key> = self.seats.values().filter_map(Seat::former_static).collect();
+        let is_fresh =
+            |(uid, pod): &(&String, &Arc<Pod>)| !self.seats.contains_key(*uid) && !taken.contains(&mirror::key(pod));
+        self.statics.iter().filter(is_fresh).map(|(_, pod)| pod.clone()).collect()
     }
 
     fn seat_statics(&mut self, fresh: Vec<Arc<Pod>>) {
@@ -148,6 +205,17 @@ impl Pods {
             seat.lines.mailbox.mirror(mirror.clone());
         }
         self.mirrors.on_applied(mirror);
+    }
+
+    /// Tells who asks what there is.
+    fn show(&self) {
+        let statics = self.seats.values().filter_map(Seat::pod).filter(|pod| is_static(pod));
+        let fresh = Sight { statics: statics.cloned().collect(), is_complete: self.is_complete };
+        self.sight.send_if_modified(|known| {
+            let is_same = known.is_complete == fresh.is_complete && known.statics == fresh.statics;
+            *known = fresh;
+            !is_same
+        });
     }
 
     fn tend_mirrors(&mut self) {
@@ -178,6 +246,7 @@ impl Pods {
                 seat.lines.mailbox.verdict(verdict);
             }
         }
+        self.show();
         if self.is_synced {
             self.tend_mirrors();
         }
@@ -204,6 +273,10 @@ impl Pods {
     /// LC-015, TC-270: every source has spoken; nobody is killed before.
     pub(crate) fn on_complete(&mut self) {
         self.is_complete = true;
+    }
+
+    pub(crate) fn knows(&self, uid: &str) -> bool {
+        self.seats.contains_key(uid)
     }
 
     /// Who was found and belongs to nobody. One who ended since the count was
@@ -234,9 +307,10 @@ impl Pods {
         if let Some(uid) = self.owners.remove(&id) {
             self.seats.remove(&uid);
             self.steward.absorb(NodeFact::PodStopped(uid.clone()));
-            // LC-014: its file came back meanwhile.
-            if let Some(pod) = self.statics.get(&uid).cloned() {
-                self.seat_statics(vec![pod]);
+            // LC-014: its file came back meanwhile, or waited for its name.
+            let fresh = self.fresh_statics();
+            if !fresh.is_empty() {
+                self.seat_statics(fresh);
             }
         }
     }
@@ -250,7 +324,7 @@ impl Pods {
                 let panics = std::mem::take(panics);
                 self.seat(&uid, pod, panics);
             }
-            Some(Seat { work: Work::Parked | Work::Orphan, .. }) => {}
+            Some(Seat { work: Work::Parked | Work::Orphan(_), .. }) => {}
             Some(Seat { work: Work::Pod(known), lines, .. }) => {
                 *known = pod.clone();
                 lines.mailbox.pod(pod);
@@ -263,7 +337,7 @@ impl Pods {
         match self.seats.get(uid) {
             Some(Seat { work: Work::Pod(_), lines, .. }) => lines.mailbox.gone(),
             Some(Seat { work: Work::Parked, .. }) => self.adopt_orphan(uid),
-            Some(Seat { work: Work::Orphan, .. }) | None => {}
+            Some(Seat { work: Work::Orphan(_), .. }) | None => {}
         }
         self.steward.absorb(NodeFact::PodGone(uid.to_owned()));
     }
@@ -275,7 +349,7 @@ impl Pods {
             Err(error) => {
                 // Known all the same: what runs of it is not an orphan.
                 tracing::warn!(uid, ?error, "not a pod we understand");
-                let seat = Seat { work: Work::Parked, panics, ..Seat::orphan() };
+                let seat = Seat { panics, ..Seat::without_worker(Work::Parked) };
                 self.seats.insert(uid.to_owned(), seat);
                 return;
             }
@@ -297,7 +371,8 @@ impl Pods {
 
     fn adopt_orphan(&mut self, uid: &str) {
         let task = orphan::clean_up(self.ctx.clone(), uid.to_owned());
-        self.start(uid, Seat::orphan(), task);
+        let key = self.left.remove(uid);
+        self.start(uid, Seat::without_worker(Work::Orphan(key)), task);
     }
 
     fn start(&mut self, uid: &str, seat: Seat, task: impl Future<Output = ()> + Send + 'static) {

@@ -14,6 +14,8 @@ use std::time::Duration;
 use cri::{ContainerId, Runtime};
 use lifecycle::{Mechanism, Port, ProbeResult, ProbeSpec};
 
+use crate::outbound::Resolver;
+
 /// LC-247, LC-251: as the version of the API we speak names itself.
 const USER_AGENT: &str = "kube-probe/1.35";
 /// LC-246.
@@ -27,6 +29,7 @@ pub(crate) struct Target<'a> {
     /// LC-252: what `$(NAME)` in commands stands for.
     pub(crate) variables: &'a BTreeMap<String, String>,
     pub(crate) runtime: &'a dyn Runtime,
+    pub(crate) names: Resolver<'a>,
 }
 
 /// An attempt that could not tell is repeated at once.
@@ -47,14 +50,14 @@ async fn check(mechanism: &Mechanism, target: &Target<'_>, timeout: Duration) ->
     match mechanism {
         Mechanism::Exec { command } => exec::check(command, target, timeout).await,
         Mechanism::HttpGet(get) => match number(&get.port) {
-            Ok(port) => http::check(get, &on(&get.host), port, timeout).await,
+            Ok(port) => http::check(target.names, get, &on(&get.host), port, timeout).await,
             Err(error) => ProbeResult::Unknown(error),
         },
         Mechanism::TcpSocket { host, port } => match number(port) {
-            Ok(port) => tcp::check(&on(host), port, timeout).await,
+            Ok(port) => tcp::check(target.names, &on(host), port, timeout).await,
             Err(error) => ProbeResult::Unknown(error),
         },
-        Mechanism::Grpc { port, service } => grpc::check(target.pod_ip, *port, service, timeout).await,
+        Mechanism::Grpc { port, service } => grpc::check(target.names, target.pod_ip, *port, service, timeout).await,
     }
 }
 

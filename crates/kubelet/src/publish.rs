@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use ambient::{Mono, Now};
 use client::{ApiError, Patch};
-use lifecycle::is_mirror;
+use lifecycle::mark_api;
 use objects::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -13,6 +13,14 @@ use tokio::sync::{Notify, watch};
 use crate::ctx::Ctx;
 use crate::mailbox::Mailbox;
 use crate::observe::PodRef;
+
+/// Which object of the API shows a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShownBy {
+    Itself,
+    /// LC-356: it is static.
+    Mirror,
+}
 
 /// The worker's end: takes statuses, sends when needed.
 pub(crate) struct Desk {
@@ -35,10 +43,16 @@ struct Slot {
 
 impl Desk {
     /// `connections` steps when the API is back after an absence.
-    pub(crate) fn open(ctx: Arc<Ctx>, who: PodRef, mailbox: Arc<Mailbox>, connections: watch::Receiver<u64>) -> Self {
+    pub(crate) fn open(
+        ctx: Arc<Ctx>,
+        who: PodRef,
+        shown_by: ShownBy,
+        mailbox: Arc<Mailbox>,
+        connections: watch::Receiver<u64>,
+    ) -> Self {
         let slot = Arc::new(Slot::default());
         let reconcile = ctx.config.periods.status_reconcile;
-        let task = tokio::spawn(send_all(ctx, who, mailbox, slot.clone(), connections)).abort_handle();
+        let task = tokio::spawn(send_all(ctx, who, shown_by, mailbox, slot.clone(), connections)).abort_handle();
         Self { slot, task, sent: None, insist_at: None, reconcile }
     }
 
@@ -109,6 +123,7 @@ impl Slot {
 async fn send_all(
     ctx: Arc<Ctx>,
     who: PodRef,
+    shown_by: ShownBy,
     mailbox: Arc<Mailbox>,
     slot: Arc<Slot>,
     mut connections: watch::Receiver<u64>,
@@ -118,8 +133,13 @@ async fn send_all(
         connections.mark_unchanged();
         let sent = ctx.client.patch_status::<Pod>(&who.namespace, &who.name, &Patch::Strategic(patch.clone())).await;
         match sent {
-            Ok(pod) if is_mirror(&pod) => mailbox.mirror(Arc::new(pod)),
-            Ok(pod) => mailbox.pod(Arc::new(pod)),
+            Ok(mut pod) => {
+                mark_api(&mut pod);
+                match shown_by {
+                    ShownBy::Itself => mailbox.pod(Arc::new(pod)),
+                    ShownBy::Mirror => mailbox.mirror(Arc::new(pod)),
+                }
+            }
             // TC-088: gone, or the name belongs to another; the watch will say so.
             Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => {

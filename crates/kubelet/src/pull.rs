@@ -1,5 +1,6 @@
 //! Getting an image for a container: whether to ask the registry, and as whom.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
@@ -49,14 +50,16 @@ pub(crate) async fn pull_image(scene: &Scene, image: &str, policy: PullPolicy) -
             }
         }
     }
-    let keyring = keyring(ctx, &scene.pod).await;
+    let credentials = credentials(ctx, &scene.pod, image).await;
     let asked = ctx.clock.now();
-    let _turn = ctx.pulls.turn().await;
+    // LC-313: nobody waits for, or with, a pod that goes.
+    let turn = scene.stopping.run_until_cancelled(ctx.pulls.turn(&scene.who.namespace));
+    let Some(turn) = turn.await else { return complain(image, cancelled()) };
     let begun = ctx.clock.now();
     if !ctx.pulls.may_begin(begun) {
         return refused(waiting::ERR_IMAGE_PULL, "pull QPS exceeded".to_owned());
     }
-    match pull(ctx, &reference, keyring.lookup(image)).await {
+    match turn.during(pull(scene, &reference, credentials)).await {
         Ok(pulled) => {
             let ended = ctx.clock.now();
             Outcome::Image(ImageUse::Pulled {
@@ -76,7 +79,7 @@ async fn may_use(scene: &Scene, reference: &str, present: &Image) -> bool {
     match on_disk(ctx, move |records| Ok(records.access(&name, &id))).await {
         Ok(Access::Everyone) => true,
         Ok(access) => {
-            let credentials = keyring(ctx, &scene.pod).await.lookup(reference);
+            let credentials = credentials(ctx, &scene.pod, reference).await;
             access.is_for(&credentials.into_iter().map(|credential| credential.holder).collect::<Vec<_>>())
         }
         Err(_) => false,
@@ -85,13 +88,15 @@ async fn may_use(scene: &Scene, reference: &str, present: &Image) -> bool {
 
 /// With each of the credentials until one is good, which is remembered;
 /// without any if there are none.
-async fn pull(ctx: &Ctx, reference: &str, credentials: Vec<Credential>) -> Result<Image, CriError> {
+async fn pull(scene: &Scene, reference: &str, credentials: Vec<Credential>) -> Result<Image, CriError> {
+    let ctx = &scene.ctx;
     let name = reference.to_owned();
     let begun = on_disk(ctx, move |records| records.begin(&name)).await;
     begun.map_err(|error| {
         CriError::Failed(format!("failed to record image pull intent for image {reference:?}: {error}"))
     })?;
-    let (outcome, holder) = try_each(ctx, reference, credentials).await;
+    let tried = scene.stopping.run_until_cancelled(try_each(ctx, reference, credentials)).await;
+    let (outcome, holder) = tried.unwrap_or_else(|| (Err(cancelled()), None));
     let (name, now) = (reference.to_owned(), ctx.clock.now().wall);
     let id = outcome.as_ref().ok().map(|image| image.id.clone());
     let noted = on_disk(ctx, move |records| match id {
@@ -103,6 +108,11 @@ async fn pull(ctx: &Ctx, reference: &str, credentials: Vec<Credential>) -> Resul
         tracing::warn!(%error, image = reference, "cannot note with whose credentials an image was pulled");
     }
     outcome
+}
+
+/// In Go's words: what the pull was for is gone.
+fn cancelled() -> CriError {
+    CriError::Failed("context canceled".to_owned())
 }
 
 /// The outcome, and whose credentials brought it about.
@@ -173,15 +183,38 @@ fn millis(from: Now, to: Now) -> u64 {
     u64::try_from((to.mono - from.mono).as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The pod's own credentials (LC-311: as far as they can be read).
-async fn keyring(ctx: &Ctx, pod: &Pod) -> Keyring {
+/// The pod's own credentials for an image (LC-311: as far as they can be read).
+async fn credentials(ctx: &Ctx, pod: &Pod, image: &str) -> Vec<Credential> {
+    let secrets = pull_secrets(ctx, pod).await;
+    if secrets.is_empty() {
+        return Vec::new();
+    }
+    let image = image.to_owned();
+    // Whatever somebody wrote into them is read off the async threads.
+    let read = tokio::task::spawn_blocking(move || {
+        let mut keyring = Keyring::default();
+        secrets.iter().for_each(|secret| keyring.add(secret));
+        keyring.lookup(&image)
+    });
+    read.await.unwrap_or_default()
+}
+
+/// What the secrets of one pod may hold together; each holds 1 MiB at most.
+const SECRETS_BYTES_MAX: usize = 4 << 20;
+
+async fn pull_secrets(ctx: &Ctx, pod: &Pod) -> Vec<Secret> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let listed = pod.spec.iter().flat_map(|spec| spec.image_pull_secrets.iter().flatten());
-    let names = listed.map(|listed| listed.name.as_str()).filter(|name| !name.is_empty());
-    let (mut keyring, mut unreadable) = (Keyring::default(), Vec::new());
-    for name in names {
+    let (mut found, mut unreadable, mut left) = (Vec::new(), Vec::new(), SECRETS_BYTES_MAX);
+    for name in distinct(listed.map(|listed| listed.name.as_str())) {
         match ctx.client.get::<Secret>(namespace, name).await {
-            Ok(secret) => keyring.add(&secret),
+            Ok(secret) => match left.checked_sub(weight(&secret)) {
+                Some(rest) => {
+                    left = rest;
+                    found.push(secret);
+                }
+                None => unreadable.push(name),
+            },
             Err(error) => {
                 if !matches!(error, ApiError::NotFound { .. }) {
                     tracing::warn!(%error, secret = name, "an image pull secret cannot be read");
@@ -198,5 +231,26 @@ async fn keyring(ctx: &Ctx, pod: &Pod) -> Keyring {
         let reason = event::FAILED_TO_RETRIEVE_IMAGE_PULL_SECRET;
         ctx.recorder.record(About::object(pod), Severity::Warning, reason, &message, ctx.clock.now());
     }
-    keyring
+    found
+}
+
+/// Each once, in the order they are listed.
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = BTreeSet::new();
+    names.filter(|name| !name.is_empty() && seen.insert(*name)).collect()
+}
+
+fn weight(secret: &Secret) -> usize {
+    secret.data.iter().flatten().map(|(key, value)| key.len() + value.0.len()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lc_311_a_pull_secret_is_read_once_however_often_it_is_listed() {
+        let names = std::iter::repeat_n("a", 100_000).chain(["b", "", "a"]);
+        assert_eq!(distinct(names), ["a", "b"]);
+    }
 }

@@ -46,14 +46,9 @@ pub(crate) fn meta_of(pod: &Pod, attempt: u32) -> PodMeta {
     PodMeta {
         name: text(&pod.metadata.name),
         namespace: text(&pod.metadata.namespace),
-        // LC-354: what a mirror shows runs under the UID of the static pod.
-        uid: mirrored(pod).unwrap_or_else(|| text(&pod.metadata.uid)),
+        uid: text(&pod.metadata.uid),
         attempt,
     }
-}
-
-fn mirrored(pod: &Pod) -> Option<String> {
-    pod.metadata.annotations.as_ref()?.get("kubernetes.io/config.mirror").cloned()
 }
 
 /// A port of the node leads nowhere in a pod that has the node's network.

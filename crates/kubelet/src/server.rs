@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use ambient::Timestamp;
 use bytes::Bytes;
-use client::Cache;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
@@ -23,12 +22,17 @@ use crate::config::Config;
 use crate::ctx::Ctx;
 use crate::meter;
 use caller::{Caller, Doorkeeper};
+use known::Found;
+pub(crate) use known::Pods;
+pub(crate) use sessions::Sessions;
 
 mod caller;
 mod container_logs;
 mod exposition;
 mod health;
+mod known;
 mod metrics;
+mod sessions;
 mod streams;
 mod summary;
 mod usage;
@@ -42,13 +46,12 @@ pub struct Listener {
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 type Failure = Box<dyn std::error::Error + Send + Sync>;
-type Pods = Arc<Cache<Pod>>;
 
 const CONNECTIONS_MAX: usize = 1000;
 
 /// Never returns.
 pub(crate) async fn serve(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
-    let starts = meter::follow_starts(&ctx, pods.subscribe());
+    let starts = meter::follow_starts(&ctx, pods.cache.subscribe());
     tokio::join!(accept(ctx.clone(), pods.clone(), listener), starts);
 }
 
@@ -113,7 +116,7 @@ async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Resp
         ["stats", "summary"] => {
             summary::stats(ctx).await.map_or_else(|error| failed(&error), |stats| json_answer(&stats))
         }
-        ["metrics"] => metrics::own(ctx, &pods.snapshot()).await,
+        ["metrics"] => metrics::own(ctx, &pods.cache.snapshot()).await,
         ["metrics", "cadvisor"] => metrics::cadvisor(ctx).await,
         ["metrics", "probes"] => metrics::probes(ctx),
         ["metrics", "resource"] => metrics::resource(ctx).await,
@@ -125,9 +128,12 @@ async fn answer(ctx: &Arc<Ctx>, pods: &Pods, request: Request<Incoming>) -> Resp
     }
 }
 
-/// API-690.
+/// API-690: nothing rather than half of it.
 fn list(pods: &Pods) -> Response<Body> {
-    let items: Vec<_> = pods.snapshot();
+    if !pods.sight.borrow().is_complete {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "pod sources are not known yet".to_owned());
+    }
+    let items: Vec<_> = pods.cache.snapshot();
     let items: Vec<&Pod> = items.iter().map(AsRef::as_ref).collect();
     json_answer(&json!({ "kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": items }))
 }

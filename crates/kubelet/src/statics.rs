@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ambient::Timestamp;
-use lifecycle::{Manifest, ManifestSource, static_pod};
+use lifecycle::{Manifest, ManifestSource, References, static_pod};
 use objects::api::core::v1::Pod;
 use objects::gates::Gates;
 use rustix::fs::inotify;
@@ -25,6 +27,9 @@ mod url;
 
 /// As upstream.
 const MANIFEST_BYTES_MAX: u64 = 10 << 20;
+/// As long as the names of files may be, with what is put before and after.
+const UID_BYTES_MAX: usize = 128;
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
 /// Several events of one change are one.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -64,8 +69,7 @@ pub(crate) async fn follow(ctx: &Arc<Ctx>) -> watch::Receiver<Wanted> {
     }
     let Some(directory) = ctx.config.static_pods.clone() else { return receiver };
     let ctx = ctx.clone();
-    let mut shelf = Shelf::default();
-    shelf = look(&ctx, &directory, shelf, &sender).await;
+    let mut shelf = look(&ctx, &directory, Shelf::default(), &sender).await;
     tokio::spawn(async move {
         let mut bell = Bell::default();
         loop {
@@ -81,14 +85,17 @@ pub(crate) async fn follow(ctx: &Arc<Ctx>) -> watch::Receiver<Wanted> {
     receiver
 }
 
-async fn look(ctx: &Arc<Ctx>, directory: &Path, mut shelf: Shelf, sender: &watch::Sender<Wanted>) -> Shelf {
-    let (node_name, now) = (ctx.config.node_name.clone(), ctx.clock.now().wall);
-    let directory = directory.to_owned();
+async fn look(ctx: &Arc<Ctx>, directory: &Path, known: Shelf, sender: &watch::Sender<Wanted>) -> Shelf {
+    let (reader, directory) = (Reader::of(ctx), directory.to_owned());
+    let mut fresh = known.clone();
     let scan = tokio::task::spawn_blocking(move || {
-        shelf.scan(&directory, &node_name, now);
-        shelf
+        fresh.scan(&directory, &reader);
+        fresh
     });
-    let shelf = scan.await.unwrap_or_default();
+    let shelf = scan.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "the manifests could not be looked at; what they stood for goes on");
+        known
+    });
     let pods = shelf.pods();
     sender.send_if_modified(|known| {
         let is_new = known.files != pods;
@@ -98,13 +105,38 @@ async fn look(ctx: &Arc<Ctx>, directory: &Path, mut shelf: Shelf, sender: &watch
     shelf
 }
 
+/// What makes text a pod of this node.
+#[derive(Debug, Clone)]
+struct Reader {
+    node_name: String,
+    gates: Gates,
+    now: Timestamp,
+}
+
+impl Reader {
+    fn of(ctx: &Ctx) -> Self {
+        let config = &ctx.config;
+        Self { node_name: config.node_name.clone(), gates: config.gates.clone(), now: ctx.clock.now().wall }
+    }
+
+    /// Text that makes us fail costs its own pod, not those of all manifests.
+    fn parse(&self, source: ManifestSource, location: &str, content: &[u8]) -> Result<Pod, String> {
+        self.guarded(|| self.pod(as_document(content)?, source, location, content))
+    }
+
+    fn guarded<T>(&self, read: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+        let read = std::panic::catch_unwind(AssertUnwindSafe(read));
+        read.unwrap_or_else(|_| Err("the agent failed at it".to_owned()))
+    }
+}
+
 /// The manifests, by file.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Shelf(BTreeMap<PathBuf, Entry>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
-    content: Vec<u8>,
+    content: Arc<[u8]>,
     /// What the file stood for when it was last understood.
     pod: Option<Arc<Pod>>,
 }
@@ -114,8 +146,8 @@ impl Shelf {
         self.0.values().filter_map(|entry| entry.pod.clone()).collect()
     }
 
-    fn scan(&mut self, directory: &Path, node_name: &str, now: Timestamp) {
-        let found = match files(directory) {
+    fn scan(&mut self, directory: &Path, reader: &Reader) {
+        let found = match self.files(directory) {
             Ok(found) => found,
             // Pods do not end because a disk cannot be read for a moment.
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -126,7 +158,7 @@ impl Shelf {
         };
         self.0.retain(|path, _| found.contains(path));
         for path in found {
-            if let Err(problem) = self.read(&path, node_name, now) {
+            if let Err(problem) = self.read(&path, reader) {
                 tracing::warn!(manifest = %path.display(), problem, "not a pod; what it stood for before goes on");
             }
         }
@@ -134,47 +166,47 @@ impl Shelf {
 
     /// A file that is being written, or was broken, keeps its pod: an editor's
     /// half-done work must not stop what runs.
-    fn read(&mut self, path: &Path, node_name: &str, now: Timestamp) -> Result<(), String> {
+    fn read(&mut self, path: &Path, reader: &Reader) -> Result<(), String> {
         let mut content = Vec::new();
-        let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
+        // What became a FIFO since it was listed is not waited for.
+        let file = std::fs::OpenOptions::new().read(true).custom_flags(NONBLOCK).open(path);
+        let file = file.map_err(|error| error.to_string())?;
         file.take(MANIFEST_BYTES_MAX + 1).read_to_end(&mut content).map_err(|error| error.to_string())?;
-        if self.0.get(path).is_some_and(|entry| entry.content == content) {
+        if self.0.get(path).is_some_and(|entry| *entry.content == *content) {
             return Ok(());
         }
-        let location = path.display().to_string();
-        let manifest =
-            Manifest { source: ManifestSource::File, location: &location, content: &content, node_name, seen_at: now };
-        let parsed = parse(manifest);
+        let parsed = reader.parse(ManifestSource::File, &path.display().to_string(), &content);
         let former = self.0.remove(path).and_then(|entry| entry.pod);
         let (pod, answer) = match parsed {
             Ok(pod) => (Some(Arc::new(pod)), Ok(())),
             Err(problem) => (former, Err(problem)),
         };
-        self.0.insert(path.to_owned(), Entry { content, pod });
+        self.0.insert(path.to_owned(), Entry { content: content.into(), pod });
         answer
     }
-}
 
-/// Regular files and links to them; not what is hidden, as editors leave it.
-/// What is no directory is the only file.
-fn files(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    if directory.is_file() {
-        return Ok(vec![directory.to_owned()]);
-    }
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        if !is_hidden && path.is_file() {
-            found.push(path);
+    /// Regular files and links to them; not what is hidden, as editors leave it.
+    /// What is no directory is the only file. One that cannot be looked at for a
+    /// moment is still there if it was.
+    fn files(&self, directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+        if directory.is_file() {
+            return Ok(vec![directory.to_owned()]);
         }
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(directory)? {
+            let path = entry?.path();
+            let is_hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+            let is_file = match std::fs::metadata(&path) {
+                Ok(found) => found.is_file(),
+                Err(error) => error.kind() != std::io::ErrorKind::NotFound && self.0.contains_key(&path),
+            };
+            if !is_hidden && is_file {
+                found.push(path);
+            }
+        }
+        found.sort();
+        Ok(found)
     }
-    found.sort();
-    Ok(found)
-}
-
-fn parse(manifest: Manifest<'_>) -> Result<Pod, String> {
-    to_pod(as_document(manifest.content)?, manifest)
 }
 
 fn as_document(content: &[u8]) -> Result<Value, String> {
@@ -189,25 +221,41 @@ fn as_document(content: &[u8]) -> Result<Value, String> {
     }
 }
 
-/// What an API server would do with it, then what makes it this node's.
-fn to_pod(mut doc: Value, manifest: Manifest<'_>) -> Result<Pod, String> {
-    let names = (doc["apiVersion"].as_str(), doc["kind"].as_str());
-    if names != (Some("v1"), Some("Pod")) {
-        return Err(format!("apiVersion v1, kind Pod was expected, not {names:?}"));
+impl Reader {
+    /// What an API server would do with it, then what makes it this node's.
+    fn pod(&self, mut doc: Value, source: ManifestSource, location: &str, content: &[u8]) -> Result<Pod, String> {
+        let names = (doc["apiVersion"].as_str(), doc["kind"].as_str());
+        if names != (Some("v1"), Some("Pod")) {
+            return Err(format!("apiVersion v1, kind Pod was expected, not {names:?}"));
+        }
+        let ops = objects::kinds::pod::KIND.ops;
+        let unknown = ops.decode(&doc).map_err(|error| error.to_string())?;
+        if let Some(field) = unknown.first() {
+            return Err(format!("unknown field {field:?}"));
+        }
+        ops.default(&mut doc);
+        let pod: Pod = serde_json::from_value(doc).map_err(|error| error.to_string())?;
+        // It names directories and cgroups.
+        if let Some(uid) = pod.metadata.uid.as_deref().filter(|uid| !is_plain(uid)) {
+            return Err(format!("metadata.uid: {uid:?} is not a UID: letters, digits and - were expected"));
+        }
+        let manifest = Manifest { source, location, content, node_name: &self.node_name, seen_at: self.now };
+        let references = match self.gates.enabled("PreventStaticPodAPIReferences") {
+            true => References::Refused,
+            false => References::Allowed,
+        };
+        let pod =
+            static_pod(pod, manifest, references).map_err(|error| format!("{}: {}", error.field, error.problem))?;
+        let doc = serde_json::to_value(&pod).map_err(|error| error.to_string())?;
+        match ops.validate_create(&doc, &self.gates).first() {
+            Some(error) => Err(format!("{}: {}", error.path, error.message())),
+            None => Ok(pod),
+        }
     }
-    let ops = objects::kinds::pod::KIND.ops;
-    let unknown = ops.decode(&doc).map_err(|error| error.to_string())?;
-    if let Some(field) = unknown.first() {
-        return Err(format!("unknown field {field:?}"));
-    }
-    ops.default(&mut doc);
-    let pod: Pod = serde_json::from_value(doc).map_err(|error| error.to_string())?;
-    let pod = static_pod(pod, manifest).map_err(|error| format!("{}: {}", error.field, error.problem))?;
-    let doc = serde_json::to_value(&pod).map_err(|error| error.to_string())?;
-    match ops.validate_create(&doc, &Gates::default()).first() {
-        Some(error) => Err(format!("{}: {}", error.path, error.message())),
-        None => Ok(pod),
-    }
+}
+
+fn is_plain(uid: &str) -> bool {
+    (1..=UID_BYTES_MAX).contains(&uid.len()) && uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 /// Rings when something in the directory changed, as far as the kernel tells.
@@ -260,6 +308,10 @@ mod tests {
     const POD: &str =
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: app, image: 'a:1'}]\n";
 
+    fn reader(gates: &str) -> Reader {
+        Reader { node_name: "n1".into(), gates: Gates::parse(gates).unwrap(), now: Timestamp::UNIX_EPOCH }
+    }
+
     fn names(shelf: &Shelf) -> Vec<String> {
         shelf.pods().iter().filter_map(|pod| pod.metadata.name.clone()).collect()
     }
@@ -267,9 +319,8 @@ mod tests {
     #[test]
     fn lc_353_files_come_and_go_and_half_written_ones_change_nothing() {
         let root = tempfile::tempdir().unwrap();
-        let now = Timestamp::UNIX_EPOCH;
         let mut shelf = Shelf::default();
-        let scan = |shelf: &mut Shelf| shelf.scan(root.path(), "n1", now);
+        let scan = |shelf: &mut Shelf| shelf.scan(root.path(), &reader(""));
         scan(&mut shelf);
         assert_eq!(names(&shelf), [""; 0]);
         let file = root.path().join("web.yaml");
@@ -299,12 +350,60 @@ mod tests {
     }
 
     #[test]
-    fn lc_355_what_needs_the_api_is_refused() {
-        let problem = |text: &str| {
-            let (location, content) = ("/m/p.yaml", text.as_bytes());
-            let seen_at = Timestamp::UNIX_EPOCH;
-            parse(Manifest { source: ManifestSource::File, location, content, node_name: "n1", seen_at }).unwrap_err()
+    fn lc_353_what_cannot_be_looked_at_for_a_moment_keeps_its_pod() {
+        let root = tempfile::tempdir().unwrap();
+        let (manifests, elsewhere) = (root.path().join("manifests"), root.path().join("elsewhere"));
+        std::fs::create_dir(&manifests).unwrap();
+        std::fs::write(&elsewhere, POD).unwrap();
+        let link = manifests.join("web.yaml");
+        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
+        let mut shelf = Shelf::default();
+        shelf.scan(&manifests, &reader(""));
+        assert_eq!(names(&shelf), ["web-n1"]);
+        // A link to itself: looking at it fails, as it does on a disk that is not well.
+        std::fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&link, &link).unwrap();
+        shelf.scan(&manifests, &reader(""));
+        assert_eq!(names(&shelf), ["web-n1"], "it is there, and cannot be read");
+        std::fs::remove_file(&link).unwrap();
+        shelf.scan(&manifests, &reader(""));
+        assert_eq!(names(&shelf), [""; 0]);
+    }
+
+    #[test]
+    fn a_panic_at_one_manifest_is_a_problem_of_that_manifest() {
+        let read = reader("").guarded::<Pod>(|| panic!("at this text"));
+        assert_eq!(read.unwrap_err(), "the agent failed at it");
+    }
+
+    #[test]
+    fn lc_392_manifests_are_checked_with_the_configured_gates() {
+        let parse = |with: &str, gates: &str| {
+            let text = POD.replace("image: 'a:1'", &format!("image: 'a:1', {with}"));
+            reader(gates).parse(ManifestSource::File, "/m/p.yaml", text.as_bytes())
         };
+        let rules = "restartPolicy: Never, restartPolicyRules: \
+            [{action: RestartAllContainers, exitCodes: {operator: In, values: [1]}}]";
+        let problem = parse(rules, "").unwrap_err();
+        assert!(problem.contains("restartPolicyRules[0].action"), "{problem}");
+        parse(rules, "NodeDeclaredFeatures=true,RestartAllContainersOnContainerExits=true").unwrap();
+        let secret = "envFrom: [{secretRef: {name: s}}]";
+        assert!(parse(secret, "").is_err());
+        parse(secret, "PreventStaticPodAPIReferences=false").unwrap();
+    }
+
+    #[test]
+    fn a_uid_that_is_a_path_is_refused() {
+        for uid in ["../../etc", "a/b", "..", ""] {
+            let text = POD.replace("name: web", &format!("name: web, uid: '{uid}'"));
+            let problem = reader("").parse(ManifestSource::File, "/m/p.yaml", text.as_bytes()).unwrap_err();
+            assert!(problem.starts_with("metadata.uid:"), "{uid:?}: {problem}");
+        }
+    }
+
+    #[test]
+    fn lc_355_what_needs_the_api_is_refused() {
+        let problem = |text: &str| reader("").parse(ManifestSource::File, "/m/p.yaml", text.as_bytes()).unwrap_err();
         let env = POD.replace("image: 'a:1'", "image: 'a:1', envFrom: [{secretRef: {name: s}}]");
         assert!(problem(&env).contains("static pods may not reference secrets"), "{}", problem(&env));
         assert!(problem("kind: Pod").contains("apiVersion v1, kind Pod was expected"));

@@ -10,6 +10,7 @@ use lifecycle::node::{ImageSeen, ImageStock, Reading, Settings, Signal, collect_
 use objects::api::core::v1::Pod;
 
 use crate::ctx::Ctx;
+use crate::log_files;
 
 /// What is remembered of images, by id. Forgotten with the agent, as upstream.
 #[derive(Debug, Default)]
@@ -111,6 +112,7 @@ async fn remove_dead(ctx: &Ctx, pods: &[Arc<Pod>]) -> Result<(), CriError> {
         for container in ctx.runtime.containers(Some(uid)).await? {
             if container.state == ContainerState::Exited {
                 ctx.runtime.remove_container(&container.id).await?;
+                log_files::forget(ctx, container).await;
             }
         }
     }

@@ -8,6 +8,7 @@ pub(crate) fn config(root: &Path) -> Config {
     Config {
         node_name: "n1".into(),
         host_ips: vec!["192.0.2.1".parse().unwrap()],
+        internal_ips: vec!["192.0.2.1".parse().unwrap()],
         port: 10250,
         root: root.join("kubelet"),
         log_root: root.join("logs"),
@@ -25,6 +26,8 @@ pub(crate) fn config(root: &Path) -> Config {
         settings: lifecycle::node::Settings::upstream(),
         static_pods: None,
         static_url: None,
+        gates: objects::gates::Gates::default(),
+        remove_unknown_pods: false,
         status_images_max: Some(50),
         pulls: crate::PullLimits::default(),
         image_trust: crate::ImageTrust::Preloaded,

@@ -23,10 +23,10 @@ use std::sync::{Arc, Mutex, Weak};
 use cri::{Mount, Propagation};
 use lifecycle::{Lack, MissingVolume};
 use objects::api::core::v1::{Container, Pod, Volume, VolumeMount};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, Semaphore};
 
 use crate::ctx::Ctx;
-use crate::env;
+use crate::env::expand::expand_path;
 use crate::payload;
 use crate::sandbox;
 use ownership::Owner;
@@ -47,9 +47,9 @@ pub(crate) async fn prepare(ctx: &Ctx, pod: &Pod) -> Result<(), (Lack, String)> 
     });
     made.await.map_err(|error| (Lack::Directories, error.to_string()))?;
     let _turn = ctx.turns.of(&meta.uid).await;
-    let mut missing = Vec::new();
+    let (mut missing, mut room) = (Vec::new(), payload::Room::new());
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        if let Err(error) = set_up(ctx, pod, &dir, volume).await {
+        if let Err(error) = set_up(ctx, pod, &dir, volume, &mut room).await {
             let message = format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name);
             missing.push(MissingVolume { name: volume.name.clone(), message });
         }
@@ -65,13 +65,43 @@ pub(crate) async fn tear_down(ctx: &Ctx, namespace: &str, name: &str, uid: &str)
     let (dir, log_dir) = (ctx.config.pod_dir(uid), ctx.config.pod_log_dir(namespace, name, uid));
     let _turn = ctx.turns.of(uid).await;
     ctx.tokens.forget(uid);
-    blocking(move || remove(&dir, &log_dir)).await
+    blocking(move || remove(&dir, &[log_dir])).await
 }
 
-fn remove(dir: &Path, log_dir: &Path) -> io::Result<()> {
+/// The same for a pod of which only the UID is known.
+pub(crate) async fn tear_down_unknown(ctx: &Ctx, uid: &str) -> io::Result<()> {
+    let (dir, log_root, wanted) = (ctx.config.pod_dir(uid), ctx.config.log_root.clone(), uid.to_owned());
+    let _turn = ctx.turns.of(uid).await;
+    ctx.tokens.forget(uid);
+    blocking(move || {
+        let logs = log_dirs(&log_root)?.into_iter().filter(|(uid, _)| *uid == wanted).map(|(_, path)| path);
+        remove(&dir, &logs.collect::<Vec<_>>())
+    })
+    .await
+}
+
+/// The log directories of pods, by UID; neither namespaces nor names have a `_`.
+pub(crate) fn log_dirs(log_root: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let entries = match fs::read_dir(log_root) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let mut parts = name.split('_');
+        if let (Some(_), Some(_), Some(uid), None) = (parts.next(), parts.next(), parts.next(), parts.next()) {
+            found.push((uid.to_owned(), entry.path()));
+        }
+    }
+    Ok(found)
+}
+
+fn remove(dir: &Path, log_dirs: &[PathBuf]) -> io::Result<()> {
     empty_dir::unmount_below(dir)?;
-    remove_tree(dir)?;
-    remove_tree(log_dir)
+    trees::remove(dir)?;
+    log_dirs.iter().try_for_each(|logs| trees::remove(logs))
 }
 
 /// Everything mounted into one instance: volumes, `/etc/hosts`, the message file.
@@ -171,13 +201,13 @@ fn volume_mount(
     };
     let is_claim_readonly = volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
     let readonly = mount.read_only == Some(true) || is_claim_readonly || source == Source::Payload;
-    Ok(Mount { sub_path, ..Mount::new(host_path, &mount.mount_path, readonly) })
+    Ok(Mount { sub_path, source_readonly: is_claim_readonly, ..Mount::new(host_path, &mount.mount_path, readonly) })
 }
 
 /// The part of a volume that is wanted; nothing is the whole.
 fn part(mount: &VolumeMount, variables: &BTreeMap<String, String>) -> Result<Option<PathBuf>, String> {
     let part = match mount.sub_path_expr.as_deref().filter(|text| !text.is_empty()) {
-        Some(expression) => env::expand_all(expression, variables)?,
+        Some(expression) => expand_path(expression, |name| variables.get(name))?,
         None => mount.sub_path.clone().unwrap_or_default(),
     };
     let path = PathBuf::from(&part);
@@ -233,7 +263,7 @@ fn path_of(pod_dir: &Path, volume: &Volume) -> PathBuf {
     pod_dir.join("volumes").join(plugin).join(&volume.name)
 }
 
-async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume) -> Result<(), String> {
+async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume, room: &mut payload::Room) -> Result<(), String> {
     let (path, owner) = (path_of(pod_dir, volume), Owner::of(pod));
     let text = |error: io::Error| error.to_string();
     match Source::of(volume)? {
@@ -241,7 +271,7 @@ async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume) -> Result
             let source = volume.host_path.clone().unwrap_or_default();
             blocking(move || host_path::set_up(&source)).await.map_err(text)
         }
-        Source::Payload => write_payload(ctx, pod, path, volume).await.map(drop),
+        Source::Payload => write_payload(ctx, pod, path, volume, room).await.map(drop),
         Source::EmptyDir => {
             let source = volume.empty_dir.clone().unwrap_or_default();
             let bytes_max = empty_dir::memory_bytes_max(pod, &source, ctx.config.capacity.memory_bytes);
@@ -257,13 +287,20 @@ async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume) -> Result
     }
 }
 
-/// Far above what config objects can hold (1 MiB each), far below harm.
-const SECRET_BYTES_MAX: u64 = 64 << 20;
+/// The old content and the new stand side by side for a moment.
+const SECRET_BYTES_MAX: u64 = 2 * payload::POD_BYTES_MAX as u64;
 
 /// True: the volume has new content.
-async fn write_payload(ctx: &Ctx, pod: &Pod, path: PathBuf, volume: &Volume) -> Result<bool, String> {
+async fn write_payload(
+    ctx: &Ctx,
+    pod: &Pod,
+    path: PathBuf,
+    volume: &Volume,
+    room: &mut payload::Room,
+) -> Result<bool, String> {
     let owner = Owner::of(pod);
-    let files = payload::files(ctx, pod, volume, owner.user).await?;
+    let _writer = ctx.turns.writers.acquire().await;
+    let files = payload::files(ctx, pod, volume, owner.user, room).await?;
     let (is_secret, now) = (payload::is_secret(volume), ctx.clock.now().wall);
     let write = move || {
         // Secrets stay off the disk, where they would outlive the pod.
@@ -286,13 +323,25 @@ fn make_pod_dirs(dir: &Path, log_dir: &Path) -> io::Result<()> {
 
 /// Whose turn it is to touch the volumes of a pod: preparing, refreshing and
 /// tearing down never overlap for one UID.
-#[derive(Default)]
-pub(crate) struct Turns(Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>);
+pub(crate) struct Turns {
+    of_pods: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
+    /// Whoever holds the content of a volume in memory.
+    writers: Semaphore,
+}
+
+/// Volumes that are read from the API and written at the same time.
+const WRITERS_MAX: usize = 8;
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { of_pods: Mutex::default(), writers: Semaphore::new(WRITERS_MAX) }
+    }
+}
 
 impl Turns {
     async fn of(&self, uid: &str) -> OwnedMutexGuard<()> {
         let turn = {
-            let mut turns = self.0.lock().expect("turns are never poisoned: nothing panics holding them");
+            let mut turns = self.of_pods.lock().expect("turns are never poisoned: nothing panics holding them");
             turns.retain(|_, turn| turn.strong_count() > 0);
             let known = turns.get(uid).and_then(Weak::upgrade);
             let turn = known.unwrap_or_default();
@@ -300,13 +349,6 @@ impl Turns {
             turn
         };
         turn.lock_owned().await
-    }
-}
-
-fn remove_tree(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -28,7 +28,7 @@ use crate::container;
 use crate::ctx::Ctx;
 use crate::mailbox::{Mailbox, News, is_older};
 use crate::observe::{LastWords, PodRef, observe};
-use crate::publish::Desk;
+use crate::publish::{Desk, ShownBy};
 
 /// What a worker shares with who started it.
 #[derive(Clone, Default)]
@@ -60,6 +60,8 @@ pub(crate) struct Worker {
     is_stop_told: bool,
     words: LastWords,
     desk: Desk,
+    /// Cancelled when nothing of the pod is to start any more.
+    stopping: CancellationToken,
     /// Cancelled with the worker.
     dropped: CancellationToken,
     _cancels: DropGuard,
@@ -74,7 +76,8 @@ impl Worker {
         connections: watch::Receiver<u64>,
     ) -> Self {
         let who = PodRef { namespace: spec.namespace.clone(), name: spec.name.clone(), uid: spec.uid.clone() };
-        let desk = Desk::open(ctx.clone(), who.clone(), lines.mailbox.clone(), connections);
+        let shown_by = if is_static(&pod) { ShownBy::Mirror } else { ShownBy::Itself };
+        let desk = Desk::open(ctx.clone(), who.clone(), shown_by, lines.mailbox.clone(), connections);
         let rules = Rules {
             host_ips: ctx.config.host_ips.clone(),
             machine: Machine { memory_bytes: ctx.config.capacity.memory_bytes, ..ctx.config.rules.machine.clone() },
@@ -83,7 +86,7 @@ impl Worker {
         let state = PodState::new(spec, rules, ctx.clock.now()).awaiting_admission();
         lines.mailbox.look();
         let (seen, words) = (Observation::default(), LastWords::default());
-        let dropped = CancellationToken::new();
+        let (stopping, dropped) = (CancellationToken::new(), CancellationToken::new());
         let _cancels = dropped.clone().drop_guard();
         Self {
             ctx,
@@ -97,6 +100,7 @@ impl Worker {
             is_stop_told: false,
             words,
             desk,
+            stopping,
             dropped,
             _cancels,
         }
@@ -203,6 +207,9 @@ impl Worker {
         journal.push_back(fact.clone());
         drop(journal);
         self.state.absorb(fact, self.ctx.clock.now());
+        if self.state.is_stopping() {
+            self.stopping.cancel();
+        }
     }
 
     /// Every action becomes a task of its own that ends in exactly one `Ended`.
@@ -240,6 +247,7 @@ impl Worker {
             seen: self.seen.clone(),
             cgroups: self.state.cgroups(),
             handler: Handler::of(action, self.state.spec()),
+            stopping: self.stopping.clone(),
         }
     }
 

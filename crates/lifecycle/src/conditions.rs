@@ -7,7 +7,7 @@
 use ambient::Timestamp;
 use objects::reasons::condition;
 
-use crate::spec::{PodSpec, Role};
+use crate::spec::{ContainerSpec, PodSpec, Role};
 use crate::state::Rules;
 use crate::view::{Condition, Phase, Truth, View};
 
@@ -33,6 +33,8 @@ pub(crate) struct Basis<'a> {
     /// The last view, for transition times.
     pub(crate) previous: &'a View,
     pub(crate) has_sandbox: bool,
+    /// An app instance exists in the current sandbox (LC-042).
+    pub(crate) is_initialized: bool,
     /// LC-115: `None` if the feature does not apply to the pod.
     pub(crate) is_restarting_all: Option<bool>,
     pub(crate) resize: Vec<Condition>,
@@ -129,11 +131,19 @@ impl Basis<'_> {
         if self.rules.restart_all_containers && was_initialized == Some(Truth::True) {
             return Verdict::plain(true);
         }
-        let has_begun = self.view.apps.iter().any(|view| !view.is_waiting());
+        // LC-106: an app container that ran in a sandbox before this says nothing about it.
+        let is_again = !self.is_initialized && self.pod.init.iter().any(|container| self.waits_again(container));
+        let has_begun = self.view.apps.iter().any(|view| !view.is_waiting()) && !is_again;
         if names.is_empty() || has_begun {
             return Verdict::plain(true);
         }
         Verdict::no(condition::CONTAINERS_NOT_INITIALIZED, names.message("incomplete"))
+    }
+
+    /// LC-189: it was done once, and is to be done again.
+    fn waits_again(&self, container: &ContainerSpec) -> bool {
+        let view = self.view.init.iter().find(|view| view.name == container.name);
+        container.role == Role::Init && view.is_some_and(|view| !view.is_ready && view.last.is_some())
     }
 
     /// LC-103, LC-109, LC-215, TC-085. LC-048: from the same view as the phase. LC-110:

@@ -3,13 +3,16 @@
 //! Decides: state, last state, restart count, ready and started of each
 //! container, from its instances, its start failures and what was shown before.
 
+use std::time::Duration;
+
 use ambient::Now;
 use objects::reasons::{terminated, waiting};
 
 use crate::fact::{Instance, InstanceState, Observation};
-use crate::limits::{EXIT_CODE_LOST, MESSAGE_BYTES_MAX};
+use crate::limits::{EXIT_CODE_LOST, MESSAGE_BYTES_MAX, REPLACEMENT_MAX};
 use crate::restart_all::{is_shown_restarting, removed};
-use crate::spec::{ContainerSpec, Role};
+use crate::spec::{ContainerSpec, Role, is_spec_hash};
+use crate::start::Course;
 use crate::state::{PodState, Stage};
 use crate::text;
 use crate::view::{ContainerView, Shown, Termination, Waiting};
@@ -31,7 +34,18 @@ impl Containers<'_> {
         if hidden.is_some() {
             return prior.cloned().unwrap_or_else(|| self.without_instance(container, None));
         }
+        let is_replaced =
+            self.wanted.contains(&container.name) && self.state.replaced_for(container, self.now).is_some();
+        if let Some(prior) = prior.filter(|_| is_replaced) {
+            return prior.clone();
+        }
         let mut view = match instances.next() {
+            Some(newest) if self.runs_again(container, newest) => {
+                let mut view = self.with_instances(container, newest, instances.next(), prior);
+                view.last = termination(newest).or(view.last);
+                view.state = Shown::Waiting(self.waiting_before(prior));
+                view
+            }
             Some(newest) => self.with_instances(container, newest, instances.next(), prior),
             None => self.without_instance(container, prior),
         };
@@ -41,6 +55,18 @@ impl Containers<'_> {
         let newest = self.seen.newest_of(&container.name);
         view.size = view.id.is_some().then(|| self.state.size_of(container, newest));
         view
+    }
+
+    /// LC-189, LC-208: what an init container did in a sandbox that is gone is
+    /// to be done again in the next.
+    fn runs_again(&self, container: &ContainerSpec, newest: &Instance) -> bool {
+        if container.role != Role::Init || newest.exit().is_none() || self.state.stage != Stage::Syncing {
+            return false;
+        }
+        match self.seen.usable_sandbox(self.state.spec.is_host_network) {
+            Some(sandbox) => newest.sandbox != sandbox.id,
+            None => self.state.gets_new_sandbox(),
+        }
     }
 
     /// LC-064, LC-065, TC-279.
@@ -77,6 +103,14 @@ impl Containers<'_> {
             }
         }
         view
+    }
+
+    /// Until it runs it waits for what it waited for; never for nothing.
+    fn waiting_before(&self, prior: Option<&ContainerView>) -> Waiting {
+        match prior.map(|prior| &prior.state) {
+            Some(Shown::Waiting(shown)) if !shown.reason.is_empty() => shown.clone(),
+            _ => self.default_waiting(prior),
+        }
     }
 
     fn default_waiting(&self, prior: Option<&ContainerView>) -> Waiting {
@@ -129,7 +163,7 @@ impl Containers<'_> {
     fn show(&self, instance: &Instance, prior: Option<&ContainerView>) -> Shown {
         match &instance.state {
             InstanceState::Running { started_at } => Shown::Running { started_at: *started_at },
-            InstanceState::Created => Shown::Waiting(Waiting::default()),
+            InstanceState::Created => Shown::Waiting(self.waiting_before(prior)),
             InstanceState::Exited { .. } => Shown::Terminated(termination(instance).unwrap_or_default()),
             InstanceState::Unknown => {
                 let same = prior.filter(|prior| prior.id.as_ref() == Some(&instance.id));
@@ -140,7 +174,7 @@ impl Containers<'_> {
                     Some(Shown::Waiting(_)) | None => {
                         let given_up =
                             same.and_then(|prior| prior.last.clone()).filter(|end| end.id == Some(instance.id.clone()));
-                        given_up.map_or_else(|| Shown::Waiting(Waiting::default()), Shown::Terminated)
+                        given_up.map_or_else(|| Shown::Waiting(self.waiting_before(prior)), Shown::Terminated)
                     }
                 }
             }
@@ -215,6 +249,30 @@ impl Containers<'_> {
         for end in state.into_iter().chain(view.last.as_mut()) {
             end.message.truncate(text::cut(&end.message, limit).len());
         }
+    }
+}
+
+impl PodState {
+    /// What ran in the old one says nothing about the next.
+    pub(crate) fn gets_new_sandbox(&self) -> bool {
+        let is_there = self.has_usable_sandbox() || self.stage != Stage::Syncing;
+        !is_there && (self.work.is_creating_sandbox() || matches!(self.course(), Course::NewSandbox(_)))
+    }
+
+    /// LC-196: an instance that was killed for a new definition is shown as it was
+    /// until its successor runs or has failed to, as upstream does, but not for
+    /// longer than this.
+    pub(crate) fn replaced_for(&self, container: &ContainerSpec, now: Now) -> Option<Duration> {
+        let shown = self.shown.container(&container.name).filter(|shown| shown.is_running())?;
+        let seen = self.seen.as_ref().filter(|_| self.stage == Stage::Syncing)?;
+        // The successor may be there already, but not run.
+        let killed = seen.instances_of(&container.name).find(|instance| !instance.is_created())?;
+        let is_old = shown.id.as_ref() == Some(&killed.id)
+            && !is_spec_hash(&killed.spec_hash, &container.name, &container.image)
+            && self.kills.get(&killed.id).is_some_and(|kill| kill.restarts)
+            && self.attempts.failure(&container.name).is_none();
+        let since = now.wall.duration_since(killed.exit().filter(|_| is_old)?.finished_at).unsigned_abs();
+        REPLACEMENT_MAX.checked_sub(since).filter(|rest| !rest.is_zero())
     }
 }
 

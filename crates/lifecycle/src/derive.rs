@@ -32,6 +32,7 @@ pub(crate) fn view(state: &PodState, wanted: &[String], now: Now) -> View {
         previous: &state.shown,
         // LC-108: as soon as it is there, before any image is.
         has_sandbox: state.has_usable_sandbox(),
+        is_initialized: is_initialized(state, seen),
         is_restarting_all: state.may_restart_all().then(|| state.is_restarting_all()),
         resize: state.sizing.conditions(view.phase),
         disruption: state.ending.as_ref().and_then(Ending::disruption_message),
@@ -102,8 +103,8 @@ fn turned_away(state: &PodState, now: Now) -> View {
     let ending = state.ending.as_ref();
     View {
         phase: phase::final_once_terminal(Phase::Failed, state.shown.phase, state.spec.published.phase),
-        reason: ending.map(|ending| ending.reason.clone()).unwrap_or_default(),
-        message: ending.map(|ending| ending.message.clone()).unwrap_or_default(),
+        reason: ending.map_or(&state.spec.published.reason, |ending| &ending.reason).clone(),
+        message: ending.map_or(&state.spec.published.message, |ending| &ending.message).clone(),
         start_time: state.shown.start_time.or(Some(now.wall)),
         ..View::default()
     }
@@ -146,7 +147,7 @@ fn set_phase(view: &mut View, state: &PodState, seen: &Observation) {
 /// LC-039: an app instance exists in the current sandbox.
 fn is_initialized(state: &PodState, seen: &Observation) -> bool {
     let is_app = |name: &str| state.spec.apps.iter().any(|app| app.name == name);
-    let Some(current) = seen.sandboxes.first() else { return false };
+    let Some(current) = seen.sandboxes.first().filter(|_| !state.gets_new_sandbox()) else { return false };
     seen.instances.iter().any(|instance| instance.sandbox == current.id && is_app(&instance.name))
 }
 

@@ -154,9 +154,21 @@ impl PodState {
 
     /// The status shows nothing but the rejection (LC-101): nothing ever ran.
     pub(crate) fn is_turned_away(&self) -> bool {
-        let is_rejected = self.ending.as_ref().is_some_and(|ending| ending.by == Ender::Admission);
+        let is_rejected = match &self.ending {
+            Some(ending) => ending.by == Ender::Admission,
+            None => self.was_turned_away(),
+        };
         let has_nothing = self.seen.as_ref().is_some_and(|seen| seen.instances.is_empty());
         is_rejected && has_nothing && self.is_stopped() && self.shown.has_never_run()
+    }
+}
+
+impl PodState {
+    /// By an earlier agent: it said why, and no word about containers.
+    fn was_turned_away(&self) -> bool {
+        let published = &self.spec.published;
+        let tells_nothing = published.init.is_empty() && published.apps.is_empty();
+        published.phase == Phase::Failed && !published.reason.is_empty() && tells_nothing
     }
 }
 

@@ -108,6 +108,7 @@ pub use resize::{Allocation, MemoryUse, Refusal, Verdict};
 pub use resources::{CgroupValues, Cgroups, Demand, Machine, Swap, cpu_weight};
 pub use spec::{
     HookKind, HookSpec, HttpGet, Manifest, ManifestSource, Mechanism, MirrorStep, PodSpec, Port, ProbeKind, ProbeSpec,
-    SpecError, is_mirror, is_mirror_of, is_static, mirror_of, mirror_step, spec_hash, static_pod,
+    References, SpecError, is_mirror, is_mirror_of, is_of_node, is_static, mark_api, mirror_of, mirror_step, spec_hash,
+    static_pod,
 };
 pub use state::{Note, PodState, Rules, Severity};

@@ -48,6 +48,10 @@ pub(crate) const PULL_ERROR_SHOWN: Duration = Duration::from_secs(1);
 /// LC-051, LC-065: the exit code of an instance nobody can find any more.
 pub(crate) const EXIT_CODE_LOST: i32 = 137;
 
+/// How long a container that is replaced for a new definition is shown as it
+/// was: upstream's kubelet looks at its runtime this often.
+pub(crate) const REPLACEMENT_MAX: Duration = Duration::from_secs(1);
+
 /// LC-094: all termination messages of a pod together.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 12_288;
 

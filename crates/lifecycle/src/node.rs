@@ -158,6 +158,16 @@ pub struct NodeInfo {
     pub allocatable: Resources,
 }
 
+/// Which ports of the node pods must leave alone. Of those that want their own
+/// network only: with the node's they ask the kernel like everybody there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct HostPortRules {
+    /// Below, they are the administrator's.
+    pub lowest: u16,
+    /// What the instance itself listens on.
+    pub reserved: BTreeSet<u16>,
+}
+
 /// What the operator configured (TC §14.2).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
@@ -170,6 +180,7 @@ pub struct Settings {
     pub shutdown_groups: Vec<ShutdownGroup>,
     /// Patterns: a name, or a prefix with `*`.
     pub allowed_unsafe_sysctls: Vec<String>,
+    pub host_ports: HostPortRules,
     pub image_high_percent: u8,
     pub image_low_percent: u8,
     pub image_min_age: Duration,
@@ -193,6 +204,7 @@ impl Settings {
             eviction_grace_max: Duration::ZERO,
             shutdown_groups: Vec::new(),
             allowed_unsafe_sysctls: Vec::new(),
+            host_ports: HostPortRules::default(),
             image_high_percent: 85,
             image_low_percent: 80,
             image_min_age: Duration::from_secs(120),

@@ -142,9 +142,27 @@ impl PodState {
         }
         let own = self.unwanted(id).map(|unwanted| unwanted.message);
         // LC-156
-        let own = own.or_else(|| self.is_restarting_all().then(|| "killing".to_owned()));
-        let message = own.unwrap_or_else(|| format!("Stopping container {name}"));
+        let own = own.or_else(|| {
+            self.is_restarting_all().then(|| format!("Container {name} is killed: all containers restart"))
+        });
+        let message = own.unwrap_or_else(|| match self.reason_to_stop() {
+            Some(why) => format!("Stopping container {name}: {why}"),
+            None => format!("Stopping container {name}"),
+        });
         self.event(Severity::Normal, event::KILLING, message, Some(name));
+    }
+
+    /// Why everything of the pod stops.
+    fn reason_to_stop(&self) -> Option<String> {
+        match &self.stage {
+            // TC-047: the node's reason came first.
+            Stage::Terminating(_) | Stage::Terminated(_) if self.ending.is_some() => {
+                self.ending.as_ref().map(|ending| ending.message.trim_end_matches(['.', ' ']).to_owned())
+            }
+            Stage::Terminating(shutdown) => Some(shutdown.cause.because.to_string()),
+            Stage::Terminated(_) => None,
+            Stage::Syncing => self.lost_sandbox.as_ref().map(|_| "the sandbox of the pod is lost".to_owned()),
+        }
     }
 
     /// LC-229, LC-226, TC-060.

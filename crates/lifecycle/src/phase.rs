@@ -4,7 +4,7 @@
 //! terminal phase is final (LC-044): containers are healed, pods are not (LC-025).
 //! Never: decides when a phase may be shown (`derive.rs` does).
 
-use objects::reasons::terminated;
+use objects::reasons::{terminated, waiting};
 
 use crate::restart::should_restart;
 use crate::spec::{ContainerSpec, PodSpec, Role};
@@ -57,6 +57,8 @@ fn is_restartable(pod: &PodSpec, container: &ContainerSpec, end: &Termination, r
 #[derive(Default)]
 struct Count {
     init_pending: u32,
+    /// Ran before, and not to its end since: in the current sandbox or the next.
+    init_unfinished: u32,
     init_fatal: u32,
     sidecar_pending: u32,
     running: u32,
@@ -81,6 +83,10 @@ impl Count {
             }
             (Shown::Terminated(end), _) | (Shown::Waiting(_), Some(end)) => end,
         };
+        let is_restarting_all =
+            matches!(&view.state, Shown::Waiting(shown) if shown.reason == waiting::RESTARTING_ALL_CONTAINERS);
+        let is_done = matches!(view.state, Shown::Terminated(_)) && end.code == 0;
+        self.init_unfinished += u32::from(!is_done && !is_restarting_all);
         if end.code != 0 && !restarts(end) {
             self.init_fatal += 1;
         }
@@ -132,7 +138,9 @@ impl Count {
         if self.init_fatal > 0 {
             return Phase::Failed;
         }
-        let is_initializing = self.init_pending > 0 || (self.sidecar_pending > 0 && !at.is_initialized);
+        // LC-042: not in this sandbox, whatever ran in another.
+        let is_unfinished = (self.sidecar_pending > 0 || self.init_unfinished > 0) && !at.is_initialized;
+        let is_initializing = self.init_pending > 0 || is_unfinished;
         if is_initializing || self.waiting > 0 {
             return Phase::Pending;
         }

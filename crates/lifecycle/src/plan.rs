@@ -83,6 +83,11 @@ impl<'a> Draft<'a> {
             Course::NewSandbox(cause) => self.replace_sandbox(cause),
             Course::RestartAll { kill, remove } => plan_restart_all(self, &kill, &remove),
             Course::Containers { start, kill } => {
+                for wanted in &start {
+                    if let Some(rest) = self.state.replaced_for(wanted.container, self.now) {
+                        self.wake(self.now.mono + rest);
+                    }
+                }
                 for unwanted in kill {
                     let terms = self.state.own_terms(&unwanted, self.now);
                     self.stop(unwanted.instance, &terms, unwanted.cause);

@@ -23,9 +23,10 @@ mod statics;
 pub(crate) use handlers::Handlers;
 pub use handlers::{HookKind, HookSpec, HttpGet, Mechanism, Port, ProbeKind, ProbeSpec};
 pub(crate) use images::ImageSpec;
-pub(crate) use needs::{Needs, ResizePolicy};
+pub(crate) use needs::{Needs, ResizePolicy, with_dots};
 pub use statics::{
-    Manifest, ManifestSource, MirrorStep, is_mirror, is_mirror_of, is_static, mirror_of, mirror_step, static_pod,
+    Manifest, ManifestSource, MirrorStep, References, is_mirror, is_mirror_of, is_of_node, is_static, mark_api,
+    mirror_of, mirror_step, static_pod,
 };
 
 #[derive(Debug, Clone, PartialEq)]

@@ -305,7 +305,7 @@ impl<'a> Steps<'a> {
         // LC-233
         if self.state.has_failed_hook(instance) {
             let cause = Cause::new("LC-233", format!("the postStart hook of container {name} failed"));
-            let message = "FailedPostStartHook".to_owned();
+            let message = format!("{who} failed its postStart hook");
             return self.kill.push(Unwanted { instance, cause, message, restarts: false, grace });
         }
         // LC-086, LC-138, LC-198, TC-269
@@ -340,7 +340,8 @@ impl<'a> Steps<'a> {
     fn kill_unknown(&mut self, instance: &'a Instance, restarts: bool) {
         if self.state.is_alive(instance) {
             let cause = Cause::new("LC-195", format!("container {} is in an unknown state", instance.name));
-            let message = "Container is in \"unknown\" state, try killing it before restart".to_owned();
+            let name = &instance.name;
+            let message = format!("Container {name} is in \"unknown\" state, try killing it before restart");
             let grace = self.state.spec.grace;
             self.kill.push(Unwanted { instance, cause, message, restarts, grace });
         }

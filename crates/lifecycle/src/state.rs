@@ -3,6 +3,8 @@
 //! Read next: `plan.rs` for what happens because of it, `derive.rs` for what
 //! the world sees of it.
 
+mod alive;
+
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,7 +16,7 @@ use objects::reasons::waiting;
 use crate::action::{Action, Cause, Plan};
 use crate::attempts::Attempts;
 use crate::disruption::Ending;
-use crate::fact::{Fact, Instance, Lack, Observation, Outcome, ProbeResult};
+use crate::fact::{Fact, Lack, Observation, Outcome, ProbeResult};
 use crate::hooks::PostStart;
 use crate::kill::Kill;
 use crate::limits::{MEMORY_BYTES_DEFAULT, NOTES_MAX, RESTART_DELAY_INITIAL, RESTART_DELAY_MAX};
@@ -330,6 +332,11 @@ impl PodState {
         std::mem::take(&mut self.notes)
     }
 
+    /// Nothing of the pod will start any more.
+    pub fn is_stopping(&self) -> bool {
+        self.stage != Stage::Syncing
+    }
+
     /// Nothing of the pod runs any more and nothing of it will.
     pub fn is_stopped(&self) -> bool {
         matches!(self.stage, Stage::Terminated(_))
@@ -350,16 +357,6 @@ impl PodState {
     /// with a fixed UID was removed and added again.
     pub fn successor(&self) -> Option<&PodSpec> {
         self.successor.as_ref()
-    }
-
-    /// Runs, or nobody can say that it does not.
-    pub(crate) fn is_alive(&self, instance: &Instance) -> bool {
-        let was_killed = || self.kills.get(&instance.id).is_some_and(|kill| kill.has_ended);
-        instance.is_running() || (instance.is_unknown() && !was_killed())
-    }
-
-    pub(crate) fn alive(&self) -> impl Iterator<Item = &Instance> {
-        self.seen.iter().flat_map(|seen| &seen.instances).filter(|instance| self.is_alive(instance))
     }
 
     pub(crate) fn has_usable_sandbox(&self) -> bool {

@@ -172,13 +172,16 @@ fn whole_numbers(value: &mut Value) {
     }
 }
 
-/// Up to where every integer has a floating-point number of its own.
-const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+/// Between these a floating-point number without fraction is an integer that can
+/// be kept as one; beyond, it is written and read again with all its digits.
+const WHOLE_MIN: f64 = -9_223_372_036_854_775_808.0;
+const WHOLE_MAX: f64 = 18_446_744_073_709_551_616.0;
 
 fn whole(number: Number) -> Number {
-    let float = number.as_f64().filter(|float| number.is_f64() && float.fract() == 0.0 && float.abs() <= EXACT_MAX);
-    #[allow(clippy::cast_possible_truncation, reason = "it was just compared")]
-    float.map_or(number, |float| Number::from(float as i64))
+    let is_whole = |float: &f64| float.fract() == 0.0 && (WHOLE_MIN..WHOLE_MAX).contains(float);
+    let Some(float) = number.as_f64().filter(|float| number.is_f64() && is_whole(float)) else { return number };
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was just compared")]
+    if float < 0.0 { Number::from(float as i64) } else { Number::from(float as u64) }
 }
 
 /// Where a value stands; only written out where a key is repeated.
@@ -301,6 +304,18 @@ mod tests {
         let (doc, _) = from_json(b"[5.0, 5.5, 1e3, -0.0, 1e300]").unwrap();
         assert_eq!(doc, json!([5, 5.5, 1000, 0, 1e300]));
         assert!(doc[0].is_i64() && doc[2].is_i64());
+        let (doc, _) = from_json(b"[9223372036854775808.0, -9223372036854775808.0, 18446744073709551616.0]").unwrap();
+        assert_eq!(doc, json!([9_223_372_036_854_775_808_u64, i64::MIN, 18_446_744_073_709_551_616.0_f64]));
+    }
+
+    #[test]
+    fn numbers_that_were_written_are_read_as_the_same() {
+        let floats = [0.1, 1e-7, 2.5, 1e15, 1e18, 1e19, 2e19, 1e21, 1.7e308, 5e-324, 68.674_793_394_996_33];
+        for float in floats.into_iter().flat_map(|float| [float, -float]) {
+            let (doc, _) = from_json(format!("[{float:e}]").as_bytes()).unwrap();
+            assert_eq!(from_json(&to_json(&doc).unwrap()).unwrap().0, doc, "{float:e}");
+            assert_eq!(from_yaml(&to_yaml(&doc).unwrap()).unwrap(), [doc], "{float:e}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use client::Client;
 use kubelet::{Kubelet, Logind};
 use lifecycle::Rules;
+use lifecycle::node::{HostPortRules, Settings as NodeSettings};
 use rustls::RootCertStore;
 use rustls_pki_types::CertificateDer;
 use tokio::net::TcpListener;
@@ -40,13 +41,21 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
     let client = Client::from_kubeconfig(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
     let client = client.with_jitter(rng.split());
     let tcp = bind_kubelet(&args.node).await?;
-    let tls = tls(args, &name, tcp.local_addr()?, clock.now().wall).await?;
+    let address = tcp.local_addr()?;
     let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
+    let host_ip = node::host_ip(args.node.node_ip, address.ip(), instance.identity.pod_cidr()?);
+    // Who listens on the loopback is asked on this machine, and found nowhere else.
+    let internal_ip = if address.ip().is_loopback() { address.ip() } else { host_ip };
+    let tls = tls(args, &name, internal_ip, clock.now().wall).await?;
     let containers = Containers::open(&args.node, &instance, Vec::new(), &clock, &ids).await?;
     let kubelet = NodeAgent {
         instance: &instance,
         settings,
+        args: &args.node,
         name: &name,
+        host_ip,
+        internal_ip,
+        api_port: None,
         listener: kubelet::Listener { tcp, tls },
         containers: &containers,
         client: client.clone(),
@@ -59,10 +68,10 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
         println!("  Ctrl-C stops podium and leaves the pods running; `podium down` stops them too.");
     });
     let power = tokio::spawn(up::follow_power(kubelet.power())?);
-    kubelet.run(control::stopped(stopping)).await;
+    let worked = kubelet.run(control::stopped(stopping)).await;
     power.abort();
     greeting.abort();
-    Ok(())
+    Ok(worked?)
 }
 
 pub(crate) async fn bind_kubelet(args: &NodeArgs) -> Result<TcpListener> {
@@ -78,12 +87,12 @@ pub(crate) fn subject(user: &str) -> Subject<'_> {
     Subject { user, group: "system:nodes" }
 }
 
-async fn tls(args: &Agent, name: &str, address: SocketAddr, today: Timestamp) -> Result<Arc<rustls::ServerConfig>> {
+async fn tls(args: &Agent, name: &str, ip: IpAddr, today: Timestamp) -> Result<Arc<rustls::ServerConfig>> {
     let (chain, key) = match (&args.tls_cert_file, &args.tls_private_key_file) {
         (Some(chain), Some(key)) => (pki::read_certificates(chain)?, pki::read_private_key(key)?),
         _ => {
             let user = user(name);
-            let leaf = Leaf::self_signed(&subject(&user), node::internal_ip(address), today)?;
+            let leaf = Leaf::self_signed(&subject(&user), ip, today)?;
             (vec![leaf.certificate.clone()], leaf.private_key())
         }
     };
@@ -111,7 +120,14 @@ async fn client_authorities(args: &Agent) -> Result<Vec<CertificateDer<'static>>
 pub(crate) struct NodeAgent<'a> {
     pub(crate) instance: &'a Instance,
     pub(crate) settings: &'a Settings,
+    pub(crate) args: &'a NodeArgs,
     pub(crate) name: &'a str,
+    /// What pods are told.
+    pub(crate) host_ip: IpAddr,
+    /// Where API servers elsewhere find the agent.
+    pub(crate) internal_ip: IpAddr,
+    /// Of the API server in this process.
+    pub(crate) api_port: Option<u16>,
     pub(crate) listener: kubelet::Listener,
     pub(crate) containers: &'a Containers,
     pub(crate) client: Client,
@@ -121,13 +137,17 @@ pub(crate) struct NodeAgent<'a> {
 impl NodeAgent<'_> {
     pub(crate) fn compose(self) -> Result<Kubelet> {
         let Self { instance, settings, .. } = self;
-        let address = self.listener.tcp.local_addr()?;
-        let ip = node::internal_ip(address);
+        let port = self.listener.tcp.local_addr()?.port();
+        let host_ports = HostPortRules {
+            lowest: self.args.host_port_min.unwrap_or_else(node::host_port_min),
+            reserved: self.api_port.into_iter().chain([port]).collect(),
+        };
         let capacity = node::capacity(&instance.places.data, settings.kubelet.max_pods);
         let config = kubelet::Config {
             node_name: self.name.to_owned(),
-            host_ips: vec![ip],
-            port: address.port(),
+            host_ips: vec![self.host_ip],
+            internal_ips: vec![self.internal_ip],
+            port,
             root: instance.places.kubelet(),
             log_root: instance.places.pod_logs(),
             labels: settings.node_labels.clone(),
@@ -140,10 +160,12 @@ impl NodeAgent<'_> {
             periods: settings.kubelet.periods(),
             log_limits: settings.kubelet.log_limits(),
             log_workers: settings.kubelet.log_workers(),
-            rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![ip])),
-            settings: settings.kubelet.settings(&settings.gates)?,
+            rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![self.host_ip])),
+            settings: NodeSettings { host_ports, ..settings.kubelet.settings(&settings.gates)? },
             static_pods: settings.kubelet.static_pod_path.clone(),
             static_url: settings.kubelet.static_url()?,
+            gates: settings.gates.clone(),
+            remove_unknown_pods: self.args.remove_unknown_pods,
             status_images_max: settings.kubelet.images_in_status(),
             pulls: settings.kubelet.pull_limits(),
             image_trust: settings.kubelet.image_trust(&settings.gates),

@@ -3,25 +3,23 @@
 //! Exit codes: 0 done, 1 failed, 2 wrong usage (clap's own).
 
 mod control;
+mod run;
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use engine::network::CniConfig;
 
 pub(crate) use control::{ControlArgs, EtcdArgs, Part, SecretsVerb, Server};
+pub(crate) use run::run;
 
 use crate::config::{PodiumConfiguration, Settings, parse_thresholds};
 use crate::containers::Choice;
+use crate::instance::Places;
 use crate::node::{self, Taints};
-use crate::{
-    agent, cri_serve, down, encryption, image, instance::Places, kubeconfig, server, shutdown, simulate, status, up,
-};
 
 /// The Kubernetes Pod lifecycle, in one binary.
 ///
@@ -191,9 +189,22 @@ pub(crate) struct NodeArgs {
     /// Name of this node [default: the host name]
     #[arg(long)]
     pub(crate) node_name: Option<String>,
+    /// Address of this node that pods are told [default: the one this machine goes out with]
+    ///
+    /// Nothing listens there that does not anyway.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) node_ip: Option<IpAddr>,
+    /// The lowest hostPort that pods may have [default: net.ipv4.ip_unprivileged_port_start, mostly 1024]
+    #[arg(long, value_name = "PORT")]
+    pub(crate) host_port_min: Option<u16>,
     /// Addresses for pods, fixed at the first start [default: a free /24 of 10.128.0.0/9]
     #[arg(long, value_name = "CIDR")]
     pub(crate) pod_cidr: Option<String>,
+    /// Remove pods that run here although the API belongs to another cluster or lost its objects
+    ///
+    /// Without it such a start is refused, and the pods run on.
+    #[arg(long)]
+    pub(crate) remove_unknown_pods: bool,
     #[command(flatten)]
     pub(crate) cni: CniArgs,
     /// Who runs the containers: `embedded`, or the CRI socket of another runtime
@@ -316,6 +327,8 @@ impl NodeArgs {
     fn fill(&mut self, file: PodiumConfiguration) {
         self.kubelet_bind = self.kubelet_bind.or(file.kubelet_bind);
         self.node_name = self.node_name.take().or(file.node_name);
+        self.node_ip = self.node_ip.or(file.node_ip);
+        self.host_port_min = self.host_port_min.or(file.host_port_min);
         self.pod_cidr = self.pod_cidr.take().or(file.pod_cidr);
         self.cni.cni_conf_dir = self.cni.cni_conf_dir.take().or(file.cni_conf_dir);
         if self.cni.cni_bin_dir.is_empty() {
@@ -506,86 +519,6 @@ impl PlaceArgs {
     pub(crate) fn places(&self) -> Places {
         Places::new(self.data_dir.clone(), self.run_dir.clone())
     }
-}
-
-pub(crate) fn run() -> ExitCode {
-    let cli = Cli::parse();
-    match dispatch(cli.verb, cli.log.as_deref()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("podium: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn dispatch(verb: Verb, log: Option<&str>) -> anyhow::Result<()> {
-    if !matches!(verb, Verb::Up(_) | Verb::Server(_) | Verb::Agent(_)) {
-        start_logging(log.unwrap_or(LOG));
-    }
-    match verb {
-        Verb::Up(mut args) => {
-            let (mut settings, file) = read_settings(&args.config, log)?;
-            args.fill(file);
-            args.node.kubelet.overrule(&mut settings)?;
-            up::run(args, settings)
-        }
-        Verb::Server(mut args) => {
-            let (settings, file) = read_settings(&args.config, log)?;
-            args.place.fill(&file);
-            args.control.fill(&file);
-            server::run(&args, &settings)
-        }
-        Verb::Agent(mut args) => {
-            let (mut settings, file) = read_settings(&args.config, log)?;
-            args.place.fill(&file);
-            args.node.fill(file);
-            args.node.kubelet.overrule(&mut settings)?;
-            agent::run(&args, &settings)
-        }
-        Verb::Down(args) => down::run(&args),
-        Verb::Status(args) => status::run(&args),
-        Verb::Secrets(SecretsVerb::Rotate(place)) => encryption::rotate(&place.places()),
-        Verb::Node(NodeVerb::Shutdown(args)) => shutdown::run(&args),
-        Verb::Kubeconfig(place) => kubeconfig::print(&place.places()),
-        Verb::Image(verb) => image::run(verb),
-        Verb::Cri(Cri::Serve(args)) => cri_serve::run(&args),
-        Verb::Simulate(args) => simulate::run(&args),
-        Verb::Version { output } => {
-            print_version(output);
-            Ok(())
-        }
-    }
-}
-
-/// The file may say what to log, so it is read before the first line is.
-fn read_settings(args: &ConfigArgs, log: Option<&str>) -> anyhow::Result<(Settings, PodiumConfiguration)> {
-    let settings = args.settings()?;
-    let file = settings.podium.clone();
-    start_logging(log.or(file.log.as_deref()).unwrap_or(LOG));
-    settings.warn();
-    Ok((settings, file))
-}
-
-fn print_version(output: Output) {
-    match output {
-        Output::Text => println!("podium {VERSION} (Kubernetes {KUBERNETES_VERSION})"),
-        Output::Json => {
-            println!("{}", serde_json::json!({ "podium": VERSION, "kubernetes": KUBERNETES_VERSION }));
-        }
-    }
-}
-
-fn start_logging(filter: &str) {
-    // The client library logs each failed connection as an error; callers
-    // here report what matters in their own words.
-    let quiet = "kube_client=off";
-    let filter = tracing_subscriber::EnvFilter::try_new(format!("{quiet},{filter}")).unwrap_or_else(|error| {
-        eprintln!("podium: --log: {error}; logging warnings instead");
-        tracing_subscriber::EnvFilter::new(format!("{quiet},warn"))
-    });
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {

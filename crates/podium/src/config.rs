@@ -11,7 +11,7 @@ mod node;
 mod pulls;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -65,6 +65,9 @@ pub(crate) struct PodiumConfiguration {
     pub(crate) bind: Option<SocketAddr>,
     pub(crate) kubelet_bind: Option<SocketAddr>,
     pub(crate) node_name: Option<String>,
+    #[serde(rename = "nodeIP")]
+    pub(crate) node_ip: Option<IpAddr>,
+    pub(crate) host_port_min: Option<u16>,
     #[serde(rename = "podCIDR")]
     pub(crate) pod_cidr: Option<String>,
     pub(crate) registry_config: Option<PathBuf>,
@@ -93,7 +96,7 @@ pub(crate) struct PodiumConfiguration {
     feature_gates: BTreeMap<String, bool>,
 }
 
-const PODIUM_FIELDS: &str = "auditLogMaxage, auditLogMaxbackup, auditLogMaxsize, auditLogPath, auditPolicyFile, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
+const PODIUM_FIELDS: &str = "auditLogMaxage, auditLogMaxbackup, auditLogMaxsize, auditLogPath, auditPolicyFile, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, hostPortMin, kubeletBind, log, lostNodeFailDelay, nodeIP, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig";
 
 impl Settings {
     /// Gates of a flag win over those of a `PodiumConfiguration`, and these

@@ -133,13 +133,31 @@ impl Containers {
             Self::Embedded(engine) => engine.destroy().await?,
             Self::Remote(remote) => remote.remove_all().await?,
         }
-        // Memory volumes are mounts, and nobody uses them any more.
-        kubelet::unmount_volumes(&instance.places.kubelet())?;
-        match fs::remove_file(instance.places.runtime()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
-            _ => Ok(()),
-        }
+        forget(instance)
     }
+}
+
+/// What is beside the runtime.
+fn forget(instance: &Instance) -> Result<()> {
+    // Memory volumes are mounts, and nobody uses them any more.
+    kubelet::unmount_volumes(&instance.places.kubelet())?;
+    match fs::remove_file(instance.places.runtime()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The same for an instance that cannot be opened. Pods of another runtime are
+/// out of reach then.
+pub(crate) async fn clear_remains(instance: &Instance) -> Result<()> {
+    match remembered(instance) {
+        Ok(Some(Choice::Socket(endpoint))) => bail!("the pods run in {endpoint}, which must answer to stop them"),
+        Ok(Some(Choice::Embedded) | None) => {}
+        Err(error) => eprintln!("podium: {error:#}; taking the pods to be in the embedded runtime"),
+    }
+    let config = engine_config(instance, RegistryConfig::default(), PodNetwork::default())?;
+    engine::clear_remains(&config).await?;
+    forget(instance)
 }
 
 fn remembered(instance: &Instance) -> Result<Option<Choice>> {
@@ -162,8 +180,13 @@ pub(crate) async fn open_engine(
     clock: &Clock,
     ids: &Ids,
 ) -> Result<Arc<Engine>> {
+    let config = engine_config(instance, registries, network)?;
+    Ok(Engine::open(config, clock.clone(), ids.clone()).await?)
+}
+
+fn engine_config(instance: &Instance, registries: RegistryConfig, network: PodNetwork) -> Result<engine::Config> {
     let cidr = instance.identity.pod_cidr()?;
-    let config = engine::Config {
+    Ok(engine::Config {
         root: instance.places.engine(),
         run_dir: instance.places.run.clone(),
         instance: instance.identity.id().to_owned(),
@@ -176,8 +199,7 @@ pub(crate) async fn open_engine(
         shim_exe: std::env::current_exe().context("cannot find this program's own file")?,
         registries,
         snapshots: Default::default(),
-    };
-    Ok(Engine::open(config, clock.clone(), ids.clone()).await?)
+    })
 }
 
 pub(crate) fn registries(args: &RegistryArgs, plain_http: bool) -> RegistryConfig {

@@ -40,6 +40,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) door: &'a Door,
     /// Under which the server must be trusted, beside the usual names.
     pub(crate) host_name: &'a str,
+    /// The node agent in this process and where it listens.
+    pub(crate) own_agent: Option<(&'a str, SocketAddr)>,
     pub(crate) clock: &'a Clock,
     pub(crate) ids: &'a Ids,
 }
@@ -71,6 +73,7 @@ impl Plan<'_> {
         let config = apiserver::Config {
             advertise: address.to_string(),
             kubelet_tls: Some(self.authority.client_config(&kubelet_client)?),
+            agents: self.own_agent.iter().map(|(node, address)| ((*node).to_owned(), *address)).collect(),
             signing_key: Some(pki::signing_key(&places.pki())?),
             gates: self.settings.gates.clone(),
             services: self.door.services.clone(),

@@ -1,7 +1,6 @@
 //! `podium down`: stop the agent if it runs, then its pods, and take away
 //! everything the instance used on this machine.
 
-use std::fs;
 use std::time::Duration;
 
 use ambient::{Clock, Ids, Rng};
@@ -9,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::cli::Down;
-use crate::containers::Containers;
+use crate::containers::{self, Containers};
 use crate::instance::{Instance, Places, running_pid};
 use crate::preflight;
 
@@ -20,19 +19,27 @@ pub(crate) fn run(args: &Down) -> Result<()> {
     preflight::check()?;
     let places = args.place.places();
     stop_agent(&places)?;
-    let Some(instance) = Instance::open_existing(places.clone())? else {
+    let Some(instance) = Instance::open_to_remove(places.clone())? else {
         bail!("{} holds no podium instance: nothing to stop", places.data.display());
     };
-    tokio::runtime::Runtime::new()?.block_on(async {
-        let containers = Containers::reopen(&instance, &Clock::system(), &Ids::new(Rng::from_os())).await?;
-        containers.destroy(&instance).await.context("cannot stop the pods")
-    })?;
+    tokio::runtime::Runtime::new()?.block_on(stop_pods(&instance))?;
     remove_dir(&places.run)?;
     if args.delete_data {
         remove_dir(&places.data)?;
     }
     println!("stopped {}", places.data.display());
     Ok(())
+}
+
+/// In order, or by force where what is written about the pods cannot be read.
+async fn stop_pods(instance: &Instance) -> Result<()> {
+    let orderly = async {
+        let containers = Containers::reopen(instance, &Clock::system(), &Ids::new(Rng::from_os())).await?;
+        containers.destroy(instance).await
+    };
+    let Err(error) = orderly.await else { return Ok(()) };
+    eprintln!("podium: the pods cannot be stopped in order ({error:#}): killing them");
+    containers::clear_remains(instance).await.context("cannot stop the pods")
 }
 
 fn stop_agent(places: &Places) -> Result<()> {
@@ -48,10 +55,5 @@ fn stop_agent(places: &Places) -> Result<()> {
 }
 
 fn remove_dir(path: &std::path::Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("cannot remove {}", path.display()))
-        }
-        _ => Ok(()),
-    }
+    trees::remove(path).with_context(|| format!("cannot remove {}", path.display()))
 }

@@ -78,6 +78,12 @@ impl Places {
         self.data.join("instance.json")
     }
 
+    /// The same beside what runs: pods can be found and stopped although the
+    /// data directory was lost.
+    fn identity_copy(&self) -> PathBuf {
+        self.run.join("instance.json")
+    }
+
     fn lock(&self) -> PathBuf {
         self.data.join("lock")
     }
@@ -153,16 +159,29 @@ impl Instance {
             );
         }
         make_private_dir(&places.run)?;
+        write_private(&places.identity_copy(), &serde_json::to_vec_pretty(&identity)?)?;
         Ok(Self { places, identity, _lock: lock })
     }
 
-    /// Opens it only if it was made before; waits for nobody.
-    pub(crate) fn open_existing(places: Places) -> Result<Option<Self>> {
-        if read_identity(&places)?.is_none() {
-            return Ok(None);
-        }
+    /// Opens it only if it was made before, and to take it down: what cannot be
+    /// read in the data directory may be known beside what runs.
+    pub(crate) fn open_to_remove(places: Places) -> Result<Option<Self>> {
+        let copy = || read_identity_at(&places, &places.identity_copy()).ok().flatten();
+        let identity = match read_identity(&places) {
+            Ok(found) => found.or_else(copy),
+            Err(error) => match copy() {
+                Some(identity) => {
+                    eprintln!("podium: {error:#}; going by {}", places.identity_copy().display());
+                    Some(identity)
+                }
+                None => return Err(error),
+            },
+        };
+        let Some(identity) = identity else { return Ok(None) };
+        make_private_dir(&places.data)?;
         let lock = take_lock(&places)?;
-        let identity = read_identity(&places)?.context("the data directory vanished while it was opened")?;
+        // The copy goes with what runs; whoever comes again finds this one.
+        write_private(&places.identity(), &serde_json::to_vec_pretty(&identity)?)?;
         Ok(Some(Self { places, identity, _lock: lock }))
     }
 }
@@ -239,8 +258,11 @@ fn read_pid(mut lock: &File) -> Option<i32> {
 }
 
 fn read_identity(places: &Places) -> Result<Option<Identity>> {
-    let path = places.identity();
-    let text = match fs::read(&path) {
+    read_identity_at(places, &places.identity())
+}
+
+fn read_identity_at(places: &Places, path: &Path) -> Result<Option<Identity>> {
+    let text = match fs::read(path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -292,7 +314,7 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
-    fn contains(self, ip: Ipv4Addr) -> bool {
+    pub(crate) fn contains(self, ip: Ipv4Addr) -> bool {
         let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix)).unwrap_or(0);
         ip.to_bits() & mask == self.address.to_bits() & mask
     }
@@ -386,6 +408,26 @@ mod tests {
         fs::remove_file(copy.identity()).unwrap();
         fs::write(copy.data.join("letters.txt"), "dear").unwrap();
         assert!(Instance::open(copy, None, &mut rng).unwrap_err().to_string().contains("not Podium's"));
+    }
+
+    #[test]
+    fn an_instance_is_known_for_its_end_although_its_data_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let places = Places::new(Some(dir.path().join("data")), Some(dir.path().join("run")));
+        assert!(Instance::open_to_remove(places.clone()).unwrap().is_none(), "there is nothing");
+        let identity = Instance::open(places.clone(), None, &mut Rng::seeded(1)).unwrap().identity.clone();
+        let known = || Instance::open_to_remove(places.clone()).map(|found| found.map(|it| it.identity.clone()));
+        for damage in ["", "{", r#"{"format": 99}"#, r#"{"format": 1}"#] {
+            fs::write(places.identity(), damage).unwrap();
+            assert!(Instance::open(places.clone(), None, &mut Rng::seeded(1)).is_err(), "to start it must be whole");
+            assert_eq!(known().unwrap().as_ref(), Some(&identity), "{damage:?}");
+        }
+        fs::remove_dir_all(&places.data).unwrap();
+        assert_eq!(known().unwrap().as_ref(), Some(&identity));
+        assert_eq!(read_identity(&places).unwrap().as_ref(), Some(&identity), "it is whole again");
+        fs::write(places.identity(), "{").unwrap();
+        fs::remove_dir_all(&places.run).unwrap();
+        assert!(known().is_err(), "nobody knows");
     }
 
     #[test]

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use crate::instance::{Places, write_private};
 use crate::pki::{Authority, Leaf};
 
+mod text;
+
 /// The name under which cluster, user and context appear.
 const NAME: &str = "podium";
 
@@ -43,32 +45,21 @@ fn reachable(server: SocketAddr) -> SocketAddr {
 }
 
 pub(crate) fn write(path: &Path, document: &Value) -> Result<()> {
-    write_private(path, serde_saphyr::to_string(document)?.as_bytes())
+    write_private(path, text::written(document)?.as_bytes())
 }
 
 /// Puts our entries into `path`, leaving those of other clusters alone.
 pub(crate) fn merge(path: &Path, document: &Value) -> Result<()> {
     let merged = match fs::read_to_string(path) {
-        Ok(text) => {
-            let existing = serde_saphyr::from_str(&text)
+        Ok(found) => {
+            let existing = text::read(&found)
                 .with_context(|| format!("{} is not a kubeconfig; it was left as it is", path.display()))?;
-            merged(existing, document)
+            text::merged(existing, document, NAME)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => document.clone(),
         Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
     };
     write(path, &merged)
-}
-
-fn merged(mut existing: Value, document: &Value) -> Value {
-    for list in ["clusters", "users", "contexts"] {
-        let mut entries = existing[list].as_array().cloned().unwrap_or_default();
-        entries.retain(|entry| entry["name"] != NAME);
-        entries.extend(document[list].as_array().into_iter().flatten().cloned());
-        existing[list] = Value::Array(entries);
-    }
-    existing["current-context"] = document["current-context"].clone();
-    existing
 }
 
 pub(crate) fn print(places: &Places) -> Result<()> {
@@ -90,17 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merging_keeps_the_entries_of_other_clusters() {
-        let existing = json!({ "apiVersion": "v1", "kind": "Config", "current-context": "work",
-            "clusters": [{ "name": "work", "cluster": {} }, { "name": NAME, "cluster": { "server": "old" } }],
-            "users": [{ "name": "work", "user": {} }], "contexts": [] });
-        let ours = json!({ "clusters": [{ "name": NAME, "cluster": { "server": "new" } }],
-            "users": [{ "name": NAME }], "contexts": [{ "name": NAME }], "current-context": NAME });
-        let merged = merged(existing, &ours);
-        assert_eq!(merged["clusters"].as_array().unwrap().len(), 2);
-        assert_eq!(merged["clusters"][1]["cluster"]["server"], "new");
-        assert_eq!(merged["users"][0]["name"], "work");
-        assert_eq!(merged["current-context"], NAME);
+    fn what_is_no_kubeconfig_is_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        for text in ["[]", "- a", "just words", "7", "clusters: {}", "users: x", "a: [", "a: 1\na: 2"] {
+            fs::write(&path, text).unwrap();
+            let error = merge(&path, &json!({})).unwrap_err().to_string();
+            assert!(error.ends_with("is not a kubeconfig; it was left as it is"), "{text}: {error}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -11,6 +11,8 @@ use cri::DnsConfig;
 use kubelet::{Capacity, Machine};
 use objects::api::core::v1::Taint;
 use objects::names;
+
+use crate::instance::{Cidr, local_addresses};
 
 /// The node's name: as given, else the host name in lower case.
 pub(crate) fn name(given: Option<&str>) -> Result<String> {
@@ -29,15 +31,49 @@ pub(crate) fn name(given: Option<&str>) -> Result<String> {
     Ok(name)
 }
 
-/// The address under which the API server reaches this node.
-pub(crate) fn internal_ip(kubelet: SocketAddr) -> IpAddr {
-    match kubelet.ip() {
-        ip if !ip.is_unspecified() => ip,
-        _ => crate::instance::local_addresses()
-            .find(|ip| ip.is_ipv4() && !ip.is_loopback())
-            .unwrap_or(IpAddr::from([127, 0, 0, 1])),
+/// The address of this machine that pods are told: as given, else where the
+/// agent listens for others, else the one this machine goes out with. Never the
+/// loopback if there is any other: to a pod that is the pod itself. `pods`: the
+/// bridge's addresses are no machine's.
+pub(crate) fn host_ip(given: Option<IpAddr>, kubelet: IpAddr, pods: Cidr) -> IpAddr {
+    let is_outer = |ip: &IpAddr| !ip.is_unspecified() && !ip.is_loopback();
+    let is_machines = |ip: &IpAddr| match ip {
+        IpAddr::V4(v4) => is_outer(ip) && !v4.is_link_local() && !pods.contains(*v4),
+        IpAddr::V6(_) => false,
+    };
+    let by_route = || outgoing().ok().filter(is_machines);
+    let any = || local_addresses().find(is_machines);
+    given.or(Some(kubelet).filter(is_outer)).or_else(by_route).or_else(any).unwrap_or(LOOPBACK)
+}
+
+/// Where the default route begins. Nothing is sent.
+fn outgoing() -> std::io::Result<IpAddr> {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+    socket.connect(SOMEWHERE)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// An address of documentation (RFC 5737); nobody's.
+const SOMEWHERE: (Ipv4Addr, u16) = (Ipv4Addr::new(198, 51, 100, 1), 9);
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// Where an agent that listens there is asked on its own machine.
+pub(crate) fn on_this_machine(listening: SocketAddr) -> SocketAddr {
+    match listening.ip() {
+        ip if ip.is_unspecified() && ip.is_ipv4() => SocketAddr::new(LOOPBACK, listening.port()),
+        ip if ip.is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), listening.port()),
+        _ => listening,
     }
 }
+
+/// Ports below are root's on this machine, so they are not for pods either.
+pub(crate) fn host_port_min() -> u16 {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(HOST_PORT_MIN)
+}
+
+/// As Linux has it.
+const HOST_PORT_MIN: u16 = 1024;
 
 /// LC-333: out of memory, a pod goes before the agent does. What it starts
 /// inherits it, except for containers.

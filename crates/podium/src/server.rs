@@ -31,6 +31,7 @@ async fn server(args: &Server, settings: &Settings) -> Result<()> {
         authority: &authority,
         door: &door,
         host_name: &node::name(None)?,
+        own_agent: None,
         clock: &clock,
         ids: &ids,
     };

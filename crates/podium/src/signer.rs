@@ -7,11 +7,14 @@ use std::fmt;
 use std::time::Duration;
 
 use ambient::Clock;
-use apiserver::{CertificateRequest, Subject};
+use apiserver::{AlternativeName, CertificateRequest, Subject};
+use base64::Engine as _;
 use rcgen::{
-    CertificateSigningRequestParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    SanType, SigningKey as _, SubjectPublicKeyInfo,
 };
 use reconciler::Asked;
+use rustls_pki_types::CertificateDer;
 
 /// Clocks elsewhere may be a little slow.
 const BACKDATED: Duration = Duration::from_secs(300);
@@ -29,25 +32,30 @@ impl fmt::Debug for Signer {
 
 impl reconciler::Signer for Signer {
     fn read(&self, request: &[u8]) -> Option<Asked> {
-        let (Subject { common_name, organizations }, request) = parse(request).ok()?;
-        let names = request.params.subject_alt_names;
-        let count = |is: fn(&SanType) -> bool| names.iter().filter(|name| is(name)).count();
+        let CertificateRequest { subject, names, .. } = CertificateRequest::read(request).ok()?;
+        let count = |is: fn(&AlternativeName) -> bool| names.iter().filter(|name| is(name)).count();
         Some(Asked {
-            common_name,
-            organizations,
-            dns: count(|name| matches!(name, SanType::DnsName(_))),
-            ips: count(|name| matches!(name, SanType::IpAddress(_))),
-            emails: count(|name| matches!(name, SanType::Rfc822Name(_))),
-            uris: count(|name| matches!(name, SanType::URI(_))),
+            common_name: subject.common_name,
+            organizations: subject.organizations,
+            dns: count(|name| matches!(name, AlternativeName::Dns(_))),
+            ips: count(|name| matches!(name, AlternativeName::Ip(_))),
+            emails: count(|name| matches!(name, AlternativeName::Email(_))),
+            uris: count(|name| matches!(name, AlternativeName::Uri(_))),
         })
     }
 
     fn sign(&self, request: &[u8], usages: &[String], seconds: i64) -> Result<String, String> {
-        let (asked, mut request) = parse(request)?;
-        if asked.organizations.iter().any(|group| group == MASTERS) {
+        let asked = CertificateRequest::read(request)?;
+        if asked.subject.organizations.iter().any(|group| group == MASTERS) {
             return Err(format!("nobody becomes one of {MASTERS} by a request"));
         }
-        let params = &mut request.params;
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        if asked.subject != Subject::default() {
+            // In its place; without any subject the other names would be critical.
+            params.distinguished_name.push(DnType::CommonName, "");
+        }
+        params.subject_alt_names = asked.names.iter().map(alternative_name).collect::<Result<_, _>>()?;
         params.is_ca = IsCa::NoCa;
         params.use_authority_key_identifier_extension = true;
         (params.key_usages, params.extended_key_usages) = purposes(usages);
@@ -56,23 +64,114 @@ impl reconciler::Signer for Signer {
         let start = rcgen::date_time_ymd(1970, 1, 1) + Duration::from_secs(now);
         params.not_before = start - BACKDATED;
         params.not_after = start + Duration::from_secs(life);
-        let certificate = request.signed_by(&self.issuer).map_err(|error| error.to_string())?;
+        let key = SubjectPublicKeyInfo::from_der(&asked.public_key).map_err(|error| error.to_string())?;
+        let nameless = params.signed_by(&key, &self.issuer).map_err(|error| error.to_string())?;
+        let der = with_subject(nameless.der(), &asked.subject, self.issuer.key())?;
         // Who reads a certificate must find whom the request was judged for.
-        if Subject::of_certificate(certificate.der())? != asked {
+        if CertificateRequest::of_certificate(&der)? != asked {
             return Err("the subject can not be signed as it was asked for".to_owned());
         }
-        Ok(certificate.pem())
+        Ok(pem(&der))
     }
 }
 
 /// Who may do everything, and is asked nothing.
 const MASTERS: &str = "system:masters";
 
-/// The request as the API server reads it, and the same bytes as they are signed.
-fn parse(request: &[u8]) -> Result<(Subject, CertificateSigningRequestParams), String> {
-    let CertificateRequest { der, subject } = CertificateRequest::read(request)?;
-    let params = CertificateSigningRequestParams::from_der(&der.into()).map_err(|error| error.to_string())?;
-    Ok((subject, params))
+fn alternative_name(name: &AlternativeName) -> Result<SanType, String> {
+    let text = |name: &String| name.as_str().try_into().map_err(|error: rcgen::Error| error.to_string());
+    Ok(match name {
+        AlternativeName::Dns(name) => SanType::DnsName(text(name)?),
+        AlternativeName::Email(name) => SanType::Rfc822Name(text(name)?),
+        AlternativeName::Ip(ip) => SanType::IpAddress(*ip),
+        AlternativeName::Uri(name) => SanType::URI(text(name)?),
+    })
+}
+
+const SEQUENCE: u8 = 0x30;
+const SET: u8 = 0x31;
+const OBJECT_IDENTIFIER: u8 = 0x06;
+const UTF8_STRING: u8 = 0x0c;
+const BIT_STRING: u8 = 0x03;
+/// Where the subject stands among the parts of a certificate that are signed:
+/// version, serial number, algorithm, issuer, validity, subject.
+const SUBJECT_AT: usize = 5;
+
+/// The certificate with another subject, signed anew: `rcgen` keeps one value
+/// of each attribute, and a subject may be in many organizations.
+fn with_subject(certificate: &[u8], subject: &Subject, key: &KeyPair) -> Result<CertificateDer<'static>, String> {
+    let unlike = || "the certificate is not what it was made as".to_owned();
+    let whole = parts(certificate).ok_or_else(unlike)?;
+    let [signed, algorithm, _] = whole[..] else { return Err(unlike()) };
+    let mut signed = parts(signed).ok_or_else(unlike)?;
+    let name = name(subject);
+    *signed.get_mut(SUBJECT_AT).ok_or_else(unlike)? = &name;
+    let signed = wrapped(SEQUENCE, &signed);
+    let signature = key.sign(&signed).map_err(|error| error.to_string())?;
+    // No bits of the last byte are unused.
+    let signature = wrapped(BIT_STRING, &[&[0], &signature]);
+    Ok(wrapped(SEQUENCE, &[&signed, algorithm, &signature]).into())
+}
+
+/// One after the other, so that groups stay in order.
+fn name(subject: &Subject) -> Vec<u8> {
+    let one = |(kind, text): (u8, &str)| {
+        let kind = wrapped(OBJECT_IDENTIFIER, &[&[0x55, 0x04, kind]]);
+        let text = wrapped(UTF8_STRING, &[text.as_bytes()]);
+        wrapped(SET, &[&wrapped(SEQUENCE, &[&kind, &text])])
+    };
+    wrapped(SEQUENCE, &[&subject.attributes().flat_map(one).collect::<Vec<u8>>()])
+}
+
+fn wrapped(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let inner = parts.concat();
+    let length = inner.len().to_be_bytes();
+    let length = &length[length.iter().take_while(|byte| **byte == 0).count()..];
+    let mut whole = vec![tag];
+    match u8::try_from(inner.len()) {
+        Ok(short) if short < 0x80 => whole.push(short),
+        _ => {
+            whole.push(0x80 | u8::try_from(length.len()).expect("a length has eight bytes at most"));
+            whole.extend(length);
+        }
+    }
+    whole.extend(inner);
+    whole
+}
+
+/// What a sequence consists of, each with its tag and length.
+fn parts(sequence: &[u8]) -> Option<Vec<&[u8]>> {
+    let (header, _) = lengths(sequence)?;
+    let (mut rest, mut found) = (sequence.get(header..)?, Vec::new());
+    while !rest.is_empty() {
+        let (header, inner) = lengths(rest)?;
+        let (part, more) = rest.split_at_checked(header.checked_add(inner)?)?;
+        found.push(part);
+        rest = more;
+    }
+    Some(found)
+}
+
+/// Of tag with length, and of what follows them.
+fn lengths(der: &[u8]) -> Option<(usize, usize)> {
+    let first = *der.get(1)?;
+    if first < 0x80 {
+        return Some((2, first.into()));
+    }
+    let header = 2 + usize::from(first & 0x7f);
+    let fold = |length: usize, byte: &u8| length.checked_mul(0x100)?.checked_add((*byte).into());
+    Some((header, der.get(2..header)?.iter().try_fold(0, fold)?))
+}
+
+fn pem(der: &[u8]) -> String {
+    const LINE: usize = 64;
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let mut pem = "-----BEGIN CERTIFICATE-----\n".to_owned();
+    for start in (0..text.len()).step_by(LINE) {
+        pem.push_str(&text[start..text.len().min(start + LINE)]);
+        pem.push('\n');
+    }
+    pem + "-----END CERTIFICATE-----\n"
 }
 
 /// What the words of Kubernetes are in a certificate. Others are not signed
@@ -100,9 +199,8 @@ mod tests {
     use objects::api::certificates::v1::CertificateSigningRequest as Request;
     use objects::api::core::v1::{ConfigMap, ResourceQuota, ResourceQuotaSpec};
     use objects::apimachinery::pkg::api::resource::Quantity;
-    use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType};
+    use rcgen::{BasicConstraints, PublicKeyData as _};
     use reconciler::Signer as _;
-    use rustls_pki_types::CertificateDer;
     use rustls_pki_types::pem::PemObject as _;
 
     use super::*;
@@ -276,5 +374,63 @@ mod tests {
         }
         assert!(signer.read(b"nonsense").is_none());
         assert!(signer.sign(b"nonsense", &usages, 600).is_err());
+    }
+
+    /// A request in PEM for this subject, by a key of its own.
+    fn request_of(subject: &Subject) -> String {
+        let key = KeyPair::generate().unwrap();
+        signed_request(subject, &key, &key.subject_public_key_info())
+    }
+
+    /// For a key that is said to be this one.
+    fn signed_request(subject: &Subject, key: &KeyPair, said: &[u8]) -> String {
+        let (version, no_attributes) = ([0x02, 0x01, 0x00], [0xa0, 0x00]);
+        let ecdsa_with_sha256 = [0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
+        let info = wrapped(SEQUENCE, &[&version, &name(subject), said, &no_attributes]);
+        let signature = wrapped(BIT_STRING, &[&[0], &key.sign(&info).unwrap()]);
+        pem(&wrapped(SEQUENCE, &[&info, &ecdsa_with_sha256, &signature])).replace("CERTIFICATE", "CERTIFICATE REQUEST")
+    }
+
+    #[test]
+    fn api_687_all_groups_that_were_asked_for_are_signed_in_order() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Clock::manual();
+        let now = clock.now().wall.as_second().unsigned_abs();
+        let authority = Authority::open(dir.path(), clock.now().wall).unwrap();
+        let signer = authority.signer(dir.path(), clock).unwrap();
+        let many: Vec<String> = (0..100).map(|number| format!("group-{number}")).collect();
+        let pair = || vec!["dev".to_owned(), "audit".to_owned()];
+        for organizations in [pair(), [pair(), pair()].concat(), many, vec!["grün".to_owned(), String::new()], vec![]]
+        {
+            let subject =
+                Subject { common_name: "jane".to_owned(), organizations, others: vec![(11, "unit".to_owned())] };
+            let request = request_of(&subject);
+            assert_eq!(signer.read(request.as_bytes()).unwrap().organizations, subject.organizations);
+            let pem = signer.sign(request.as_bytes(), &["client auth".to_owned()], 600).unwrap();
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            assert_eq!(CertificateRequest::of_certificate(&der).unwrap().subject, subject);
+            let mut roots = rustls::RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(authority.certificate_pem().as_bytes()).unwrap()).unwrap();
+            let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+            let at = rustls_pki_types::UnixTime::since_unix_epoch(Duration::from_secs(now));
+            verifier.build().unwrap().verify_client_cert(&der, &[], at).expect("our own servers believe it");
+        }
+        let masters = Subject { organizations: vec!["dev".to_owned(), MASTERS.to_owned()], ..Subject::default() };
+        assert!(signer.sign(request_of(&masters).as_bytes(), &["client auth".to_owned()], 600).is_err());
+    }
+
+    #[test]
+    fn api_767_a_key_is_of_the_type_that_it_signs_as() {
+        let (subject, key) =
+            (Subject { common_name: "jane".to_owned(), ..Subject::default() }, KeyPair::generate().unwrap());
+        let good = key.subject_public_key_info();
+        assert!(CertificateRequest::read(signed_request(&subject, &key, &good).as_bytes()).is_ok());
+        let elliptic = [0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
+        let at = good.windows(elliptic.len()).position(|bytes| bytes == elliptic).unwrap();
+        let mut other = good.clone();
+        other[at + 5] = 0x75;
+        let problem = CertificateRequest::read(signed_request(&subject, &key, &other).as_bytes());
+        assert_eq!(problem.unwrap_err(), "the public key is not of the type that it signs as");
     }
 }

@@ -4,7 +4,7 @@
 //! refused (so ports are bound before the data directory is touched), and the
 //! kubeconfig appears only when the API answers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ambient::{Clock, Ids, Rng};
@@ -35,12 +35,16 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let mut rng = Rng::from_os();
     let ids = Ids::new(rng.split());
     let node_name = node::name(args.node.node_name.as_deref())?;
-    let mut stopping = stop_signals()?;
+    let stopping = stop_signals()?;
     let api_listener = control::bind_api(&args.control).await?;
     let kubelet_listener = agent::bind_kubelet(&args.node).await?;
     let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
     let authority = Authority::open(&instance.places.pki(), clock.now().wall)?;
-    let door = Door::new(api_listener.local_addr()?, instance.identity.pod_cidr()?);
+    let pod_cidr = instance.identity.pod_cidr()?;
+    let door = Door::new(api_listener.local_addr()?, pod_cidr);
+    let kubelet_address = kubelet_listener.local_addr()?;
+    let host_ip = node::host_ip(args.node.node_ip, kubelet_address.ip(), pod_cidr);
+    let own_agent = node::on_this_machine(kubelet_address);
     let plan = Plan {
         args: &args.control,
         settings: &settings,
@@ -48,17 +52,22 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
         authority: &authority,
         door: &door,
         host_name: &node_name,
+        own_agent: Some((node_name.as_str(), own_agent)),
         clock: &clock,
         ids: &ids,
     };
     let control = plan.open(api_listener, stopping.clone()).await?;
 
     let containers = Containers::open(&args.node, &instance, door.entrances.clone(), &clock, &ids).await?;
-    let tls = kubelet_tls(&authority, &node_name, kubelet_listener.local_addr()?)?;
+    let tls = kubelet_tls(&authority, &node_name, &[host_ip, own_agent.ip()])?;
     let kubelet = NodeAgent {
         instance: &instance,
         settings: &settings,
+        args: &args.node,
         name: &node_name,
+        host_ip,
+        internal_ip: host_ip,
+        api_port: Some(control.address.port()),
         listener: kubelet::Listener { tcp: kubelet_listener, tls },
         containers: &containers,
         client: control.client(Identity::node(&node_name), "kubelet", &mut rng),
@@ -70,19 +79,19 @@ async fn up(args: Up, settings: Settings) -> Result<()> {
     let volumes = StorageConfig { node_name: node_name.clone(), root: instance.places.volumes() };
     let controllers = control.controllers(&clock, &mut rng, plan.duties(Some(volumes))?);
     let admin = control.client(Identity::admin(), "podium", &mut rng);
+    let kubelet = tokio::spawn(kubelet.run(stopped(stopping.clone())));
     let components = [
         tokio::spawn(follow_power(power)?),
-        tokio::spawn(kubelet.run(stopped(stopping.clone()))),
         tokio::spawn(control.scheduler(&clock, &mut rng).run(stopped(stopping.clone()))),
         tokio::spawn(controllers.run(stopped(stopping.clone()))),
         tokio::spawn(greet(admin, control.address, control.kubeconfig.clone(), short)),
     ];
 
-    stopping.wait_for(|stop| *stop).await.context("signals can no longer be received")?;
-    let [power, kubelet, scheduler, controllers, greeting] = components;
+    // It ends when it is told to stop, or for a reason of its own: a node without an agent is worse than none.
+    kubelet.await.context("the node agent failed")??;
+    let [power, scheduler, controllers, greeting] = components;
     power.abort();
     greeting.abort();
-    kubelet.await.context("the node agent failed")?;
     scheduler.await.context("the scheduler failed")?;
     controllers.await.context("a controller failed")?;
     control.ended().await?;
@@ -109,9 +118,9 @@ pub(crate) fn follow_power(power: Power) -> Result<impl Future<Output = ()>> {
 }
 
 /// The node agent's server, as this cluster's authority vouches for it.
-fn kubelet_tls(authority: &Authority, node_name: &str, address: SocketAddr) -> Result<Arc<rustls::ServerConfig>> {
+fn kubelet_tls(authority: &Authority, node_name: &str, ips: &[IpAddr]) -> Result<Arc<rustls::ServerConfig>> {
     let user = agent::user(node_name);
-    let leaf = authority.server(&agent::subject(&user), &[node_name.to_owned()], &[node::internal_ip(address)])?;
+    let leaf = authority.server(&agent::subject(&user), &[node_name.to_owned()], ips)?;
     authority.server_config(&leaf, agent::PROTOCOLS)
 }
 

@@ -271,12 +271,7 @@ impl Hands {
         if spec.local.as_ref().map(|local| Path::new(&local.path)) != Some(path.as_path()) {
             return Err(Trouble::Doubt("the volume is not where it was made"));
         }
-        blocking(move || match std::fs::remove_dir_all(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        })
-        .await
-        .map_err(Trouble::Disk)
+        blocking(move || trees::remove(&path)).await.map_err(Trouble::Disk)
     }
 
     fn tell(&self, claim: &PersistentVolumeClaim, is_warning: bool, reason: &str, message: &str) {

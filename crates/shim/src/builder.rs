@@ -3,14 +3,16 @@
 //! The child is in the container's cgroup and in a mount namespace of its own,
 //! so the host never sees the container's root and nothing can leak. It takes
 //! hold of everything that only the node can give, then gives birth to the
-//! container's process 1, which furnishes its own world, waits for the shim's
-//! word and executes the program. The child tells the shim the pid and ends;
-//! process 1 is the shim's from the beginning.
+//! container's process, which waits for the shim's word and executes the
+//! program. In a PID namespace of its own that process furnishes its own world;
+//! where others live already, it enters a finished one, as the user it will be
+//! (docs/decisions/0040). The child tells the shim the pid and ends; the
+//! process is the shim's from the beginning.
 
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use nix::fcntl::OFlag;
@@ -18,17 +20,18 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Pid, Uid, pipe2, setsid};
+use nix::unistd::{Gid, Pid, Uid, pipe2};
 use serde::{Deserialize, Serialize};
 
-use crate::executor::{Launch, START_ERROR};
+use crate::executor::{Launch, RUNS_AS_ROOT, START_ERROR};
 use crate::furnish::{self, Furniture};
 use crate::inroot::Identity;
+use crate::processes::Processes;
 use crate::profile::Profile;
 use crate::sys::mount::{self as mounts, Change, SAFE};
 use crate::users::Users;
 use crate::wire::{ContainerSpec, IdRange, PidNamespace};
-use crate::{cgroup, crash, inroot, parcel, sys, volumes};
+use crate::{cgroup, crash, inroot, labels, parcel, sys, volumes};
 
 /// A program's ends of what it is connected to.
 pub(crate) struct Ends {
@@ -78,7 +81,7 @@ impl Ends {
 pub(crate) struct Place<'a> {
     pub(crate) memory: &'a SharedMemory,
     /// The PID namespace it joins, if it joins one.
-    pub(crate) pid: Option<BorrowedFd<'a>>,
+    pub(crate) processes: Option<&'a Processes>,
     /// Those of the pod's own, if it has any.
     pub(crate) users: Option<&'a Users>,
 }
@@ -94,7 +97,7 @@ impl Place<'_> {
 pub(crate) struct Shared {
     pub(crate) memory: SharedMemory,
     /// The PID namespace, if they share one.
-    pub(crate) pid: Option<OwnedFd>,
+    pub(crate) processes: Option<Processes>,
     /// Those of the pod's own, if it has any.
     pub(crate) users: Option<Users>,
 }
@@ -147,6 +150,8 @@ pub(crate) fn spawn(container: &ContainerSpec, place: Place<'_>, ends: Ends, rep
     let cradle = cgroup::cradle(&container.cgroup, None)?;
     sys::fork_in(cradle.as_ref().map(AsFd::as_fd), move || {
         let mut report = File::from(report);
+        // Closed with all the others, before anybody sees us.
+        let ends = std::mem::ManuallyDrop::new(ends);
         let outcome = match build(container, place, &ends, &report) {
             Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
@@ -166,19 +171,26 @@ fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File
     let volumes = volumes::take(container, users)?;
     let devices = users.map(|_| volumes::take_devices(container)).transpose()?;
     let memory = place.memory.take().map_err(|error| format!("error mounting /dev/shm: {error}"))?;
+    let joined = if matches!(container.pid, PidNamespace::Pod | PidNamespace::Of(_)) { place.processes } else { None };
+    let proc = joined.map(Processes::show).transpose().map_err(|error| format!("error mounting /proc: {error}"))?;
     own_mounts().map_err(failed)?;
     crash::point("builder.isolated");
     let root = take_root(container, users).map_err(|error| format!("error mounting container root: {error}"))?;
     crash::point("builder.mounted");
     let identity = inroot::identify(root.as_fd(), &container.user)?;
-    check_identity(&identity, place.range())?;
+    check_identity(&identity, container.user.not_root, place.range())?;
     let profile = Profile::of(container, place.range());
     let available = profile.available().map_err(|error| format!("error reading capabilities: {error}"))?;
     ends.give_to(&identity, place.range()).map_err(|error| format!("error giving the user its streams: {error}"))?;
     let launch = profile.launch(&container.args, &identity, available, ends.sync.as_raw_fd())?;
-    let furniture = Furniture { container, root, memory, devices, volumes };
+    labels::apply(&container.labels)?;
+    furnish::blanks().map_err(failed)?;
+    let furniture = Furniture { container, root, memory, proc, devices, volumes };
     enter_namespaces(container, place)?;
-    let pid = give_birth(furniture, &launch, ends)?;
+    let pid = match container.pid {
+        PidNamespace::Own => give_birth(furniture, &launch, ends)?,
+        PidNamespace::Pod | PidNamespace::Of(_) | PidNamespace::Host => send_out(furniture, &launch, ends, report)?,
+    };
     crash::point("builder.made");
     Ok((pid, identity))
 }
@@ -187,7 +199,7 @@ fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File
 fn isolate(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File) -> io::Result<()> {
     let mut keep = ends.numbers();
     keep.push(report.as_raw_fd());
-    keep.extend(place.pid.map(|pid| pid.as_raw_fd()));
+    keep.extend(place.processes.into_iter().flat_map(Processes::descriptors).map(|fd| fd.as_raw_fd()));
     keep.extend(place.users.map(|users| users.fd().as_raw_fd()));
     if let SharedMemory::Pod(house) = place.memory {
         keep.push(house.as_raw_fd());
@@ -224,7 +236,10 @@ fn take_root(container: &ContainerSpec, users: Option<&Users>) -> io::Result<Own
     for (number, layer) in overlay.layers.iter().enumerate() {
         let place = base.join(number.to_string());
         fs::create_dir(&place)?;
-        mounts::place(shown(layer, users)?.as_fd(), File::open(place)?.as_fd())?;
+        let shown = shown(layer, users)?;
+        // Others stand on it as well.
+        mounts::change(shown.as_fd(), &Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() })?;
+        mounts::place(shown.as_fd(), File::open(place)?.as_fd())?;
     }
     // The layers are named from here, which keeps the options short. The
     // directory of the container is not needed as such any more.
@@ -241,8 +256,11 @@ fn shown(directory: &Path, users: Option<&Users>) -> io::Result<OwnedFd> {
     Ok(shown)
 }
 
-fn check_identity(identity: &Identity, users: Option<IdRange>) -> Result<(), String> {
+fn check_identity(identity: &Identity, not_root: bool, users: Option<IdRange>) -> Result<(), String> {
     let Identity { uid, gid, groups, .. } = identity;
+    if not_root && *uid == 0 {
+        return Err(RUNS_AS_ROOT.into());
+    }
     if groups.len() > GROUPS_MAX {
         return Err(format!("more than {GROUPS_MAX} supplementary groups"));
     }
@@ -253,48 +271,77 @@ fn check_identity(identity: &Identity, users: Option<IdRange>) -> Result<(), Str
     }
 }
 
-/// Those that the next child will be born into: of the users, who own the
-/// others, and of processes.
+/// Those of the users, who own the others, of the cgroup that we are in, and
+/// that of processes, which the next child will be born into.
 fn enter_namespaces(container: &ContainerSpec, place: Place<'_>) -> Result<(), String> {
-    let failed = |error: io::Error| format!("error making container namespaces: {error}");
-    if let Some(users) = place.users {
-        let theirs = users.become_their_root().and_then(|()| Ok(unshare(CloneFlags::CLONE_NEWNS)?));
-        theirs.map_err(failed)?;
-    }
-    match (&container.pid, place.pid) {
-        (PidNamespace::Host, _) => Ok(()),
-        (PidNamespace::Own, _) => unshare(CloneFlags::CLONE_NEWPID).map_err(io::Error::from).map_err(failed),
-        (PidNamespace::Pod | PidNamespace::Of(_), Some(joined)) => {
-            setns(joined, CloneFlags::CLONE_NEWPID).map_err(io::Error::from).map_err(failed)
+    let enter = || -> io::Result<()> {
+        if let Some(users) = place.users {
+            users.become_their_root()?;
+            unshare(CloneFlags::CLONE_NEWNS)?;
         }
-        (PidNamespace::Pod | PidNamespace::Of(_), None) => Err("there is no PID namespace to share".into()),
-    }
+        unshare(CloneFlags::CLONE_NEWCGROUP)?;
+        match (&container.pid, place.processes) {
+            (PidNamespace::Host, _) => {}
+            (PidNamespace::Own, _) => unshare(CloneFlags::CLONE_NEWPID)?,
+            (PidNamespace::Pod | PidNamespace::Of(_), Some(joined)) => {
+                setns(joined.namespace(), CloneFlags::CLONE_NEWPID)?;
+            }
+            (PidNamespace::Pod | PidNamespace::Of(_), None) => {
+                return Err(io::Error::other("there is no PID namespace to share"));
+            }
+        }
+        Ok(())
+    };
+    enter().map_err(|error| format!("error making container namespaces: {error}"))
 }
 
-/// Process 1, made and waiting.
+/// Process 1 of a new PID namespace, made and waiting. Nobody else is there:
+/// it furnishes its own world, which only somebody inside can.
 fn give_birth(furniture: Furniture<'_>, launch: &Launch, ends: &Ends) -> Result<i32, String> {
-    let failed = |error: io::Error| format!("error starting container process: {error}");
-    let (answer, answer_end) = pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).map_err(failed)?;
-    let mut answer_end = File::from(answer_end);
+    let (mut answer, answer_end) = answer()?;
     let to_answer = answer_end.as_raw_fd();
     let pid = sys::fork_sibling(|| {
-        let is_there = match grow_up(furniture, launch, ends, to_answer) {
-            Ok(is_there) => is_there,
-            Err(problem) => {
-                let _ = answer_end.write_all(problem.as_bytes());
-                return START_ERROR;
+        let grow_up = || {
+            nix::unistd::setsid().map_err(|errno| format!("error preparing container process: {errno}"))?;
+            settle(furniture, launch, ends)?;
+            if ends.console.is_some() {
+                let controlled = sys::set_controlling_terminal(io::stdin().as_fd());
+                controlled.map_err(|error| format!("error opening the container's streams: {error}"))?;
             }
+            become_user(launch, &[to_answer])
         };
-        let _ = answer_end.write_all(MADE);
-        drop(answer_end);
-        launch.wait_for_start();
-        let Err(problem) = is_there.and_then(|()| launch.run());
-        launch.complain(&problem);
-        START_ERROR
+        wait_and_run(launch, grow_up(), answer_end, || launch.confine())
     });
+    heard(&mut answer, pid)
+}
+
+/// A process among others, made and waiting. They see it: so all is done, and
+/// given up, before it is there.
+fn send_out(furniture: Furniture<'_>, launch: &Launch, ends: &Ends, report: &File) -> Result<i32, String> {
+    let (mut answer, answer_end) = answer()?;
+    settle(furniture, launch, ends)?;
+    let is_there = become_user(launch, &[answer.as_raw_fd(), answer_end.as_raw_fd(), report.as_raw_fd()])?;
+    launch.confine()?;
+    let keep = [launch.sync, answer_end.as_raw_fd()];
+    let pid = launch.bear(ends.console.is_some(), &keep, |ready| {
+        let made = ready.map_err(|error| format!("error preparing container process: {error}")).map(|()| is_there);
+        wait_and_run(launch, made, answer_end, || Ok(()))
+    });
+    heard(&mut answer, pid)
+}
+
+/// Over which a new process says that it is made.
+fn answer() -> Result<(File, File), String> {
+    let (answer, answer_end) = pipe2(OFlag::O_CLOEXEC).map_err(|errno| format!("error making a pipe: {errno}"))?;
+    Ok((File::from(answer), File::from(answer_end)))
+}
+
+/// What it said, once nobody can say anything any more.
+fn heard(answer: &mut File, pid: io::Result<Pid>) -> Result<i32, String> {
+    let failed = |error: io::Error| format!("error starting container process: {error}");
     let pid = pid.map_err(failed)?;
     let mut said = Vec::new();
-    File::from(answer).read_to_end(&mut said).map_err(failed)?;
+    answer.read_to_end(&mut said).map_err(failed)?;
     match said.as_slice() {
         MADE => Ok(pid.as_raw()),
         [] => Err("error starting container process: it died".into()),
@@ -304,37 +351,48 @@ fn give_birth(furniture: Furniture<'_>, launch: &Launch, ends: &Ends) -> Result<
 
 const MADE: &[u8] = b"+";
 
-/// In process 1: all it does before the shim's word. The inner result is why
-/// the program cannot start; that is told when it shall.
-///
-/// Until its program runs it is a part of the shim inside the container:
-/// nothing there may look into it, and nothing of the shim's may be left open
-/// (CVE-2016-9962, CVE-2024-21626).
-fn grow_up(
-    furniture: Furniture<'_>,
+/// In the new process: tells that it is made, waits for the shim's word, and
+/// does the rest. The inner result is why the program cannot start; that is
+/// told when it shall.
+fn wait_and_run(
     launch: &Launch,
-    ends: &Ends,
-    answer: RawFd,
-) -> Result<Result<(), String>, String> {
-    let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
-    let isolate = || -> io::Result<()> {
-        setsid()?;
-        sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
-        // Its root is the cgroup that we are in.
-        Ok(unshare(CloneFlags::CLONE_NEWCGROUP)?)
+    made: Result<Result<(), String>, String>,
+    mut answer: File,
+    rest: impl FnOnce() -> Result<(), String>,
+) -> i32 {
+    let is_there = match made {
+        Ok(is_there) => is_there,
+        Err(problem) => {
+            let _ = answer.write_all(problem.as_bytes());
+            return START_ERROR;
+        }
     };
-    isolate().map_err(failed("preparing container process"))?;
+    let _ = answer.write_all(MADE);
+    drop(answer);
+    launch.wait_for_start();
+    launch.execute_if(is_there.and_then(|()| rest()))
+}
+
+/// Moves into the finished container, with its streams.
+fn settle(furniture: Furniture<'_>, launch: &Launch, ends: &Ends) -> Result<(), String> {
     // Devices have exactly the modes they are given.
     let usual = umask(Mode::empty());
-    let null = furniture.move_in()?;
+    furniture.move_in()?;
     umask(usual);
-    let connect = || match &ends.console {
-        Some(console) => parcel::hand_over(console, &furnish::console(launch.identity.uid)?),
-        None => Ok(nix::unistd::dup2_stdin(&null)?).and_then(|()| ends.connect()),
+    let connected = match &ends.console {
+        Some(console) => {
+            furnish::console(launch.identity.uid).and_then(|terminal| parcel::hand_over(console, &terminal))
+        }
+        None => ends.connect(),
     };
-    connect().map_err(failed("opening the container's streams"))?;
-    // Closed once, by its owner, before everything else is.
-    drop(null);
-    sys::close_all_but(&[launch.sync, answer]).map_err(failed("closing descriptors"))?;
+    connected.map_err(|error| format!("error opening the container's streams: {error}"))
+}
+
+/// Until its program runs it is a part of the shim inside the container:
+/// nothing of the shim's may be left open but what is in `keep` (CVE-2024-21626).
+fn become_user(launch: &Launch, keep: &[RawFd]) -> Result<Result<(), String>, String> {
+    let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
+    let keep = [&[launch.sync], keep].concat();
+    sys::close_all_but(&keep).map_err(failed("closing descriptors"))?;
     launch.become_user().map_err(failed("changing user"))
 }

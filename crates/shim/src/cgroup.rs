@@ -1,5 +1,5 @@
-//! What the shim does with a container's cgroup: enter it, list it, kill it,
-//! ask whether the OOM killer was there. Making it is the engine's work.
+//! What the shim does with a container's cgroup: enter it, list it, kill it.
+//! Making it is the engine's work.
 //!
 //! How it is entered decides what a start costs: moving a whole process, as
 //! `cgroup.procs` does, waits for every CPU of the machine (8 ms here). Being
@@ -69,26 +69,4 @@ fn pids(members: &Path) -> Vec<Pid> {
         pids.extend(self::pids(&entry.path()));
     }
     pids
-}
-
-/// Whether the OOM killer has taken a process of the cgroup: the `oom_kill`
-/// line of `memory.events` (version 2) or `memory.oom_control` (version 1).
-pub(crate) fn oom_killed(file: Option<&Path>) -> bool {
-    file.map(fs::read_to_string).and_then(io::Result::ok).is_some_and(|text| oom_kills(&text) > 0)
-}
-
-fn oom_kills(text: &str) -> u64 {
-    text.lines().find_map(|line| line.strip_prefix("oom_kill ")).and_then(|n| n.trim().parse().ok()).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lc_063_oom_kills_are_read_from_both_cgroup_versions() {
-        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 2\n"), 2);
-        assert_eq!(oom_kills("low 0\nhigh 0\nmax 5\noom 1\noom_kill 1\noom_group_kill 0\n"), 1);
-        assert_eq!(oom_kills("oom_kill_disable 0\nunder_oom 0\n"), 0);
-    }
 }

@@ -14,8 +14,12 @@ use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::join::Entry;
 use crate::log::{Log, Sinks, Stream, Which};
+use crate::oom::OomWatch;
+use crate::pace::Pace;
 use crate::plumbing::{self, Stdin};
+use crate::processes::{Processes, Shown};
 use crate::profile::Profile;
+use crate::sys::End;
 use crate::wire::{self, ContainerSpec, Exit, Fault, RanAs, Reply, Start, Streams};
 use crate::{cgroup, crash, parcel, record, sys};
 
@@ -34,12 +38,15 @@ pub(crate) struct Container {
     profile: Profile,
     identity: Identity,
     log: Log,
+    /// Of both outputs together.
+    pace: Pace,
     stdin: Stdin,
     stdout: Stream,
     stderr: Stream,
     pub(crate) clients: Clients,
     pub(crate) stage: Stage,
     stopping: Stopping,
+    oom: OomWatch,
     /// Who waits for it to be over and forgotten.
     pub(crate) forgetting: Option<Asked>,
 }
@@ -109,18 +116,21 @@ impl Container {
             // The builder finds out.
             identity: Identity::default(),
             log,
+            pace: Pace::default(),
             stdin: ours.stdin,
             stdout: Stream::new(Which::Stdout, ours.stdout),
             stderr: Stream::new(Which::Stderr, ours.stderr),
             clients: Clients::default(),
             stage: Stage::Building { builder, report: File::from(report), sync, asked },
             stopping: Stopping::No,
+            oom: OomWatch::new(spec.cgroup.oom.as_deref()),
             forgetting: None,
         })
     }
 
-    /// The builder has ended: `Ok` with the answer, `Err` when there is no container.
-    pub(crate) fn on_builder_ended(&mut self) -> Result<Answer, Answer> {
+    /// The builder has ended: `Ok` with the answer, `Err` when there is no
+    /// container. It has named the process, one of those that `is_ours`.
+    pub(crate) fn on_builder_ended(&mut self, is_ours: impl Fn(Pid) -> bool) -> Result<Answer, Answer> {
         let placeholder = Stage::Over(never());
         let Stage::Building { mut report, sync, asked, .. } = std::mem::replace(&mut self.stage, placeholder) else {
             unreachable!("only a container under construction has a builder")
@@ -129,7 +139,7 @@ impl Container {
         let mut bytes = vec![0; REPORT_BYTES_MAX];
         let length = report.read(&mut bytes).unwrap_or(0);
         match serde_json::from_slice(&bytes[..length]) {
-            Ok(Outcome::Made { pid, identity }) => {
+            Ok(Outcome::Made { pid, identity }) if is_ours(Pid::from_raw(pid)) => {
                 crash::point("monitor.built");
                 self.identity = identity;
                 self.stage = Stage::Created { pid: Pid::from_raw(pid), sync };
@@ -144,7 +154,9 @@ impl Container {
                 Ok((asked, Reply::Done))
             }
             Ok(Outcome::Failed(message)) => Err(self.given_up(asked, message)),
-            Err(_) => Err(self.given_up(asked, "error making container: the builder died".into())),
+            Ok(Outcome::Made { .. }) | Err(_) => {
+                Err(self.given_up(asked, "error making container: the builder died".into()))
+            }
         }
     }
 
@@ -206,7 +218,7 @@ impl Container {
     }
 
     /// Process 1 has ended.
-    pub(crate) fn on_init_ended(&mut self, code: i32) -> Option<Answer> {
+    pub(crate) fn on_init_ended(&mut self, End { code, by_signal, .. }: End) -> Option<Answer> {
         let answer = self.on_sync();
         let started_at_ns = match &self.stage {
             Stage::Running { at_ns, .. } | Stage::Starting { at_ns, .. } => Some(*at_ns),
@@ -214,8 +226,9 @@ impl Container {
         };
         let asked = if let Stage::Starting { asked, .. } = &self.stage { Some(*asked) } else { None };
         if !matches!(self.stage, Stage::Ending { .. }) {
-            let exit =
-                Exit { code, oom_killed: false, started_at_ns, finished_at_ns: sys::wall_ns(), start_error: None };
+            // Whoever exits by itself was not killed, whatever happened to its children.
+            let oom_killed = by_signal && code == 128 + libc::SIGKILL && self.oom.has_killed_init();
+            let exit = Exit { code, oom_killed, started_at_ns, finished_at_ns: sys::wall_ns(), start_error: None };
             self.stage = Stage::Ending { exit, asked };
         }
         answer
@@ -261,13 +274,14 @@ impl Container {
 
     /// For a container that lives among its processes. Until it is reaped, by
     /// us, nobody else has its number.
-    pub(crate) fn pid_namespace(&self) -> Result<OwnedFd, Fault> {
-        match &self.stage {
-            Stage::Running { pid, .. } => File::open(format!("/proc/{pid}/ns/pid"))
-                .map(OwnedFd::from)
-                .map_err(|error| Fault::Failed(format!("error opening PID namespace of target container: {error}"))),
-            _ => Err(Fault::State("target container is not running".into())),
-        }
+    pub(crate) fn processes(&self) -> Result<Processes, Fault> {
+        let Stage::Running { pid, .. } = &self.stage else {
+            return Err(Fault::State("target container is not running".into()));
+        };
+        let open = |kind: &str| File::open(format!("/proc/{pid}/ns/{kind}")).map(OwnedFd::from);
+        let opened =
+            open("pid").and_then(|namespace| Ok(Processes { namespace, shown: Shown::Container(open("mnt")?) }));
+        opened.map_err(|error| Fault::Failed(format!("error opening PID namespace of target container: {error}")))
     }
 
     /// For a command that joins it.
@@ -286,6 +300,8 @@ impl Container {
             send(*builder, libc::SIGKILL);
         }
         if let Some(pid) = self.init() {
+            // What was killed before it was somebody else.
+            self.oom.look(Some(pid));
             send(pid, libc::SIGKILL);
         }
         cgroup::kill_all(&self.profile.cgroup.members);
@@ -301,10 +317,12 @@ impl Container {
             Stopping::Until(at) | Stopping::Killed(at) if at <= now => self.kill_all(),
             _ => {}
         }
-        match self.stopping {
+        let due = match self.stopping {
             Stopping::No => None,
             Stopping::Until(at) | Stopping::Killed(at) => Some(at.saturating_sub(now)),
-        }
+        };
+        let init = self.init();
+        [due, self.pace.rest(now), self.oom.tick(init, now)].into_iter().flatten().min()
     }
 
     /// Ends what process 1 has left behind, then records the exit. `Ok` once
@@ -325,7 +343,6 @@ impl Container {
             // Their room, or the end of our patience with them, wakes us.
             return Err(Duration::MAX);
         }
-        exit.oom_killed = cgroup::oom_killed(self.profile.cgroup.oom.as_deref());
         match record::write(&self.dir, wire::EXIT_RECORD, exit) {
             // Its directory was removed: nobody wants to know any more.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -347,13 +364,17 @@ impl Container {
             Which::Stdout => &mut self.stdout,
             Which::Stderr => &mut self.stderr,
         };
+        let before = self.log.taken();
         let mut sinks = Sinks { log: &mut self.log, clients: &mut self.clients };
         stream.pump(&mut sinks, buffer, sys::wall_ns());
+        self.pace.spend(self.log.taken() - before, sys::mono());
     }
 
-    /// Outputs to read from: not those that wait for a client.
+    /// Outputs to read from: not those that wait for a client, or for their turn.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = (Which, BorrowedFd<'_>)> {
         let outputs = [(Which::Stdout, &self.stdout), (Which::Stderr, &self.stderr)];
+        let is_resting = self.pace.rest(sys::mono()).is_some();
+        let outputs = outputs.into_iter().filter(move |_| !is_resting);
         let open = outputs.into_iter().filter_map(|(which, stream)| Some((which, stream.fd()?)));
         open.filter(|(which, _)| !self.clients.hold_up(*which))
     }
@@ -396,6 +417,16 @@ impl Container {
             Ok(()) => Reply::Done,
             Err(error) => Reply::Failed(Fault::Failed(format!("error opening log file: {error}"))),
         }
+    }
+
+    /// See [`OomWatch::bell`].
+    pub(crate) fn oom_bell(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        self.init().and_then(|_| self.oom.bell())
+    }
+
+    pub(crate) fn on_oom_bell(&mut self, now: Duration) {
+        let init = self.init();
+        self.oom.on_bell(init, now);
     }
 
     pub(crate) fn init(&self) -> Option<Pid> {

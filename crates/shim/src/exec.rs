@@ -27,8 +27,11 @@ struct Exec {
     container: String,
     asked: Asked,
     is_answered: bool,
-    pid: Pid,
-    is_reaped: bool,
+    /// Who brings it into the container; its name here, also later.
+    joiner: Pid,
+    /// Process 1 of the container.
+    init: Pid,
+    process: Process,
     stdout: Capture,
     stderr: Capture,
     /// Says why it could not be executed.
@@ -40,7 +43,16 @@ struct Exec {
     kill_at: Option<Duration>,
 }
 
-/// Commands that run at the same time. Each takes three descriptors.
+/// The command's own process.
+enum Process {
+    /// Not there yet: the joiner will say who it is.
+    Joining(File),
+    Running(Pid),
+    /// And reaped.
+    Ended,
+}
+
+/// Commands that run at the same time. Each takes four descriptors at most.
 const RUNNING_MAX: usize = 128;
 /// Commands that are over but left something behind that may still write.
 const LEFT_MAX: usize = 64;
@@ -95,14 +107,15 @@ impl Execs {
         }
         entry.own_cgroup = self.own_cgroup(&entry.profile.cgroup.members);
         match spawn(&entry, order.connected) {
-            Ok(Spawned { pid, stdout, stderr, problem }) => {
+            Ok(Spawned { joiner, report, stdout, stderr, problem }) => {
                 self.0.push(Exec {
                     number: order.number,
                     container: order.container,
                     asked: order.asked,
                     is_answered: false,
-                    pid,
-                    is_reaped: false,
+                    joiner,
+                    init: entry.init,
+                    process: Process::Joining(File::from(report)),
                     stdout: Capture::new(stdout),
                     stderr: Capture::new(stderr),
                     problem: File::from(problem),
@@ -142,10 +155,59 @@ impl Execs {
         })
     }
 
+    /// Whether one is on its way: it may end before we know who it is.
+    pub(crate) fn is_any_joining(&self) -> bool {
+        self.0.iter().any(|exec| matches!(exec.process, Process::Joining(_)))
+    }
+
+    /// Every process that is known to be a command's.
+    pub(crate) fn pids(&self) -> impl Iterator<Item = Pid> {
+        let of_one = |exec: &Exec| match exec.process {
+            Process::Joining(_) => Some(exec.joiner),
+            Process::Running(pid) => Some(pid),
+            Process::Ended => None,
+        };
+        self.0.iter().filter_map(of_one)
+    }
+
+    /// A child has ended; `None` if it was no joiner. Otherwise it has named
+    /// the command, one of those that `is_ours`, or that does not run.
+    pub(crate) fn on_joiner_ended(
+        &mut self,
+        pid: Pid,
+        code: i32,
+        is_ours: impl Fn(Pid) -> bool,
+    ) -> Option<Option<Answer>> {
+        let is_it = |exec: &&mut Exec| exec.joiner == pid && matches!(exec.process, Process::Joining(_));
+        let exec = self.0.iter_mut().find(is_it)?;
+        let Process::Joining(report) = &mut exec.process else { return None };
+        if let Some(command) = join::named(report).filter(|command| is_ours(*command)) {
+            exec.process = Process::Running(command);
+            return Some(None);
+        }
+        exec.process = Process::Ended;
+        if exec.kill_at.is_some() {
+            exec.kill_at = Some(Duration::ZERO);
+            return Some(None);
+        }
+        exec.is_answered = true;
+        let reply = match exec.take_problem() {
+            // Nobody can be joined any more.
+            Some(_) if !sys::is_running(exec.init) => Reply::Failed(Fault::NotRunning),
+            Some(problem) => Reply::Failed(Fault::Start(problem)),
+            // Killed on its way, as the command would have been.
+            None => Reply::Executed { code, stdout: Vec::new(), stderr: Vec::new() },
+        };
+        let answer = (exec.asked, reply);
+        self.clear();
+        Some(Some(answer))
+    }
+
     /// A child has ended; `None` if it was no command.
     pub(crate) fn on_ended(&mut self, pid: Pid, code: i32, buffer: &mut [u8]) -> Option<Option<Answer>> {
-        let exec = self.0.iter_mut().find(|exec| !exec.is_reaped && exec.pid == pid)?;
-        exec.is_reaped = true;
+        let is_it = |exec: &&mut Exec| matches!(exec.process, Process::Running(command) if command == pid);
+        let exec = self.0.iter_mut().find(is_it)?;
+        exec.process = Process::Ended;
         if exec.kill_at.is_some() {
             // See at once whether anything is left of it.
             exec.kill_at = Some(Duration::ZERO);
@@ -191,9 +253,9 @@ impl Execs {
 
     /// Its container ends: KILL to every command of it. How many there were.
     pub(crate) fn end_all_of(&self, container: &str) -> usize {
-        let of_it = self.0.iter().filter(|exec| exec.container == container && !exec.is_reaped);
+        let of_it = self.0.iter().filter(|exec| exec.container == container);
         // One that has ended but is not reaped yet counts as well.
-        of_it.filter(|exec| kill(exec.pid, Signal::SIGKILL).is_ok()).count()
+        of_it.filter(|exec| exec.kill_process()).count()
     }
 
     /// The container is over, and with it everything that could still write.
@@ -230,14 +292,14 @@ impl Execs {
             let outputs = [(&exec.stdout, Which::Stdout), (&exec.stderr, Which::Stderr)];
             outputs.into_iter().filter_map(|(output, which)| {
                 let pipe = output.pipe.as_ref()?;
-                Some(((exec.pid, which), pipe.as_fd()))
+                Some(((exec.joiner, which), pipe.as_fd()))
             })
         })
     }
 
-    pub(crate) fn pump(&mut self, pid: Pid, which: Which, buffer: &mut [u8]) {
+    pub(crate) fn pump(&mut self, joiner: Pid, which: Which, buffer: &mut [u8]) {
         // A number may have been given again after the first one was reaped: then both are asked.
-        for exec in self.0.iter_mut().filter(|exec| exec.pid == pid) {
+        for exec in self.0.iter_mut().filter(|exec| exec.joiner == joiner) {
             let output = match which {
                 Which::Stdout => &mut exec.stdout,
                 Which::Stderr => &mut exec.stderr,
@@ -272,18 +334,27 @@ impl Execs {
 impl Exec {
     /// Answered, reaped, and nothing of it is to be killed any more.
     fn is_over(&self) -> bool {
-        self.is_answered && self.is_reaped && self.kill_at.is_none()
+        self.is_answered && matches!(self.process, Process::Ended) && self.kill_at.is_none()
     }
 
     /// KILL to all of it; true while something is left.
     fn kill(&self) -> bool {
-        if !self.is_reaped {
-            // Its group, in case it has no cgroup; itself, in case it has no group yet.
-            let _ = killpg(self.pid, Signal::SIGKILL);
-            let _ = kill(self.pid, Signal::SIGKILL);
-        }
+        let is_left = self.kill_process();
         let others = self.cgroup.as_deref().map_or(0, cgroup::kill_all);
-        !self.is_reaped || others > 0
+        is_left || others > 0
+    }
+
+    /// KILL to its process; true while that is not reaped.
+    fn kill_process(&self) -> bool {
+        match self.process {
+            Process::Joining(_) => kill(self.joiner, Signal::SIGKILL).is_ok(),
+            Process::Running(pid) => {
+                // Its group, in case it has no cgroup; itself, in case it has no group yet.
+                let _ = killpg(pid, Signal::SIGKILL);
+                kill(pid, Signal::SIGKILL).is_ok()
+            }
+            Process::Ended => false,
+        }
     }
 
     fn take_problem(&mut self) -> Option<String> {
@@ -336,9 +407,10 @@ impl Capture {
     }
 }
 
-/// A command that runs, and our ends of what it says.
+/// A command that is on its way, and our ends of what it says.
 struct Spawned {
-    pid: Pid,
+    joiner: Pid,
+    report: OwnedFd,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     problem: OwnedFd,
@@ -346,13 +418,14 @@ struct Spawned {
 
 fn spawn(entry: &Entry<'_>, connected: Option<Connected>) -> io::Result<Spawned> {
     let (problem, sync) = plumbing::pipe()?;
+    let (report, report_end) = plumbing::pipe()?;
     if let Some(Connected { stdin, stdout, stderr, console }) = connected {
-        let pid = join::spawn(entry, Ends { stdin, stdout, stderr, console, sync })?;
-        return Ok(Spawned { pid, stdout: None, stderr: None, problem });
+        let joiner = join::spawn(entry, Ends { stdin, stdout, stderr, console, sync }, report_end)?;
+        return Ok(Spawned { joiner, report, stdout: None, stderr: None, problem });
     }
     let (out, out_end) = plumbing::pipe()?;
     let (err, err_end) = plumbing::pipe()?;
     let ends = Ends { stdin: None, stdout: Some(out_end), stderr: Some(err_end), console: None, sync };
-    let pid = join::spawn(entry, ends)?;
-    Ok(Spawned { pid, stdout: Some(out), stderr: Some(err), problem })
+    let joiner = join::spawn(entry, ends, report_end)?;
+    Ok(Spawned { joiner, report, stdout: Some(out), stderr: Some(err), problem })
 }

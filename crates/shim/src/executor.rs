@@ -1,22 +1,24 @@
 //! The last steps inside the finished container: stand where the program
 //! shall, become its user, wait for the word, and execute.
 
-use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::unistd::{Gid, Uid};
+use nix::unistd::{Gid, Pid, Uid};
 
 use crate::capabilities;
 use crate::inroot::Identity;
 use crate::seccomp::Filters;
-use crate::sys;
+use crate::{sys, terminal};
 
 /// Exit code of a container whose program could not be executed (LC-063).
 pub(crate) const START_ERROR: i32 = 128;
+
+/// As the kubelet says it of images.
+pub(crate) const RUNS_AS_ROOT: &str = "container has runAsNonRoot and image will run as root";
 
 /// What to execute, and as whom.
 pub(crate) struct Launch {
@@ -25,6 +27,7 @@ pub(crate) struct Launch {
     pub(crate) cwd: PathBuf,
     pub(crate) identity: Identity,
     pub(crate) search_path: String,
+    pub(crate) not_root: bool,
     pub(crate) no_new_privileges: bool,
     /// Final capabilities as a bit mask.
     pub(crate) capabilities: u64,
@@ -85,22 +88,34 @@ impl Launch {
         nix::unistd::setgroups(&groups)?;
         nix::unistd::setresgid(gid, gid, gid)?;
         nix::unistd::setresuid(uid, uid, uid)?;
+        self.check_user()?;
         let more = capabilities::bit("CAP_SYS_ADMIN") | capabilities::bit("CAP_SETPCAP");
         sys::set_capabilities(self.capabilities | more)?;
         if self.no_new_privileges {
             sys::prctl(libc::PR_SET_NO_NEW_PRIVS, 1)?;
         }
+        // A change of user may have undone it.
+        sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
         Ok(is_there.or_else(|_| self.stand()))
     }
 
-    /// Returns only with a message that says why the program does not run.
-    pub(crate) fn run(&self) -> Result<Infallible, String> {
-        self.confine()?;
-        Err(self.execute())
+    /// That we are who we were to become, by the kernel's word (LC-316).
+    fn check_user(&self) -> io::Result<()> {
+        let (users, groups) = (nix::unistd::getresuid()?, nix::unistd::getresgid()?);
+        let is = |id: u32, three: [u32; 3]| three == [id; 3];
+        let users = [users.real.as_raw(), users.effective.as_raw(), users.saved.as_raw()];
+        let groups = [groups.real.as_raw(), groups.effective.as_raw(), groups.saved.as_raw()];
+        if !is(self.identity.uid, users) || !is(self.identity.gid, groups) {
+            return Err(io::Error::other("the kernel made us somebody else"));
+        }
+        if self.not_root && users.contains(&0) {
+            return Err(io::Error::other(RUNS_AS_ROOT));
+        }
+        Ok(())
     }
 
     /// Filter and capabilities; any failure means the program does not run.
-    fn confine(&self) -> Result<(), String> {
+    pub(crate) fn confine(&self) -> Result<(), String> {
         if self.no_new_privileges {
             // Needs no privilege, so the filter can come last and be the tightest.
             self.set_capabilities()?;
@@ -129,6 +144,36 @@ impl Launch {
             sys::set_capabilities(self.capabilities)
         };
         apply().map_err(|error| format!("error setting capabilities: {error}"))
+    }
+
+    /// One more process, in the PID namespace that was chosen for our children,
+    /// and a child of our own parent. Others there see it at once and may have
+    /// the power to look into it: so by now it has what the program will have,
+    /// and of descriptors only `keep`. `live` is told whether it is ready.
+    pub(crate) fn bear(
+        &self,
+        has_terminal: bool,
+        keep: &[RawFd],
+        live: impl FnOnce(io::Result<()>) -> i32,
+    ) -> io::Result<Pid> {
+        let born =
+            sys::fork_sibling(|| live(sys::close_all_but(keep).and_then(|()| terminal::begin_session(has_terminal))));
+        born.map_err(|error| match error.raw_os_error() {
+            Some(libc::EPERM | libc::ENOSYS) => {
+                io::Error::new(error.kind(), format!("{error} (its seccomp profile must allow clone here)"))
+            }
+            _ => error,
+        })
+    }
+
+    /// Executes the program unless there is a problem already; returns when it could not.
+    pub(crate) fn execute_if(&self, ready: Result<(), String>) -> i32 {
+        let problem = match ready {
+            Ok(()) => self.execute(),
+            Err(problem) => problem,
+        };
+        self.complain(&problem);
+        START_ERROR
     }
 
     /// Returns only with a message that says why it could not.

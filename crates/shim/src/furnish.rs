@@ -5,13 +5,13 @@
 //! Everything is mounted by descriptor below a root that nobody runs in yet,
 //! and that becomes `/` at the end.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open, openat};
+use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::mount::{MntFlags, umount2};
 use nix::sys::stat::{Mode, SFlag, makedev, mkdirat, mknodat};
 use nix::unistd::{Gid, Uid, chdir, fchdir, fchownat, pivot_root, symlinkat};
@@ -29,6 +29,8 @@ pub(crate) struct Furniture<'a> {
     pub(crate) root: OwnedFd,
     /// Its `/dev/shm`, mounted nowhere yet.
     pub(crate) memory: OwnedFd,
+    /// Its `/proc`, mounted nowhere yet, where it cannot mount its own.
+    pub(crate) proc: Option<OwnedFd>,
     /// Devices that cannot be made but shown: all of them where the pod has
     /// users of its own.
     pub(crate) devices: Option<Vec<Volume>>,
@@ -37,15 +39,13 @@ pub(crate) struct Furniture<'a> {
 
 impl Furniture<'_> {
     /// Puts everything in its place and enters. Must be in the mount
-    /// namespace and the cgroup of the container. Returns its `/dev/null`.
-    pub(crate) fn move_in(self) -> Result<OwnedFd, String> {
+    /// namespace and the cgroup of the container, with [`blanks`] in sight.
+    pub(crate) fn move_in(self) -> Result<(), String> {
         let root = self.root.as_fd();
         let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
         self.show().map_err(failed("mounting container root"))?;
         self.mount_kernel().map_err(failed("mounting what the kernel shows"))?;
         self.mount_dev().map_err(failed("mounting /dev"))?;
-        let null =
-            sys::open_in_root(root, Path::new("/dev/null"), libc::O_RDWR).map_err(failed("opening /dev/null"))?;
         self.guard().map_err(failed("hiding parts of /proc and /sys"))?;
         volumes::put(&self.volumes, root)?;
         let cwd = &self.container.cwd;
@@ -55,8 +55,7 @@ impl Furniture<'_> {
             let readonly = Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() };
             mount::change(root, &readonly).map_err(failed("making the root read-only"))?;
         }
-        enter(root).map_err(failed("entering container root"))?;
-        Ok(null)
+        enter(root).map_err(failed("entering container root"))
     }
 
     /// Only what is mounted somewhere can become `/`. Any directory serves
@@ -70,7 +69,10 @@ impl Furniture<'_> {
     /// `/proc`, `/sys` and the container's own cgroup.
     fn mount_kernel(&self) -> io::Result<()> {
         let access = if self.container.privileged { 0 } else { libc::MOUNT_ATTR_RDONLY };
-        self.mount(c"proc", c"proc", &[], SAFE)?;
+        match &self.proc {
+            Some(given) => mount::place(given.as_fd(), make_directory(self.root.as_fd(), "proc")?.as_fd())?,
+            None => drop(self.mount(c"proc", c"proc", &[], SAFE)?),
+        }
         let sys = self.mount(c"sys", c"sysfs", &[], SAFE | access)?;
         // What sysfs offers as a place for it; not there on every kernel.
         let cgroup = match sys::open_in_root(sys.as_fd(), Path::new("fs/cgroup"), libc::O_PATH) {
@@ -95,7 +97,10 @@ impl Furniture<'_> {
 
     fn mount_dev(&self) -> io::Result<()> {
         let set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_STRICTATIME;
-        let dev = self.mount(c"dev", c"tmpfs", &[(c"mode", c"755"), (c"size", c"65536k")], set)?;
+        let label = self.container.labels.selinux_files.as_deref().map(CString::new).transpose()?;
+        let label = label.as_deref().map(|label| (c"context", label));
+        let options: Vec<_> = [(c"mode", c"755"), (c"size", c"65536k")].into_iter().chain(label).collect();
+        let dev = self.mount(c"dev", c"tmpfs", &options, set)?;
         let pts = [(c"newinstance", c""), (c"ptmxmode", c"0666"), (c"mode", c"0620"), (c"gid", c"5")];
         let set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
         mount::place(mount::detached(c"devpts", &pts, set)?.as_fd(), make_directory(dev.as_fd(), "pts")?.as_fd())?;
@@ -138,11 +143,15 @@ impl Furniture<'_> {
         if container.privileged {
             return Ok(());
         }
+        let throttles = if container.guarded.is_none() { throttles(Path::new(CPUS)) } else { Vec::new() };
         let (masked, readonly): (Vec<&Path>, Vec<&Path>) = match &container.guarded {
             Some(given) => {
                 (given.masked.iter().map(Path::new).collect(), given.readonly.iter().map(Path::new).collect())
             }
-            None => (MASKED.iter().map(Path::new).collect(), READONLY.iter().map(Path::new).collect()),
+            None => {
+                let masked = MASKED.iter().map(Path::new).chain(throttles.iter().map(PathBuf::as_path));
+                (masked.collect(), READONLY.iter().map(Path::new).collect())
+            }
         };
         for path in readonly {
             let Some(target) = self.find(path)? else { continue };
@@ -151,23 +160,18 @@ impl Furniture<'_> {
             mount::change(again.as_fd(), &change)?;
             mount::place(again.as_fd(), target.as_fd())?;
         }
-        // The node's, which we still see: no container can have put it there (CVE-2025-31133).
-        let null = open("/dev/null", OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
-        let mut nothing = None;
+        // Ours, which we still see: no container can have put it there (CVE-2025-31133).
+        let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+        let blanks = open(BLANKS, flags, Mode::empty())?;
+        let file = openat(&blanks, mount::BLANK_FILE, flags, Mode::empty())?;
+        let nothing = openat(&blanks, mount::BLANK_DIRECTORY, flags, Mode::empty())?;
         for path in masked {
             let Some(target) = self.find(path)? else { continue };
-            let mask = match (volumes::kind(target.as_fd())?, &nothing) {
-                (Kind::File, _) => mount::duplicate(null.as_fd())?,
-                (Kind::Directory, Some(nothing)) => mount::duplicate(AsFd::as_fd(nothing))?,
-                (Kind::Directory, None) => {
-                    let options = [(c"mode", c"755"), (c"size", c"4k")];
-                    mount::detached(c"tmpfs", &options, SAFE | libc::MOUNT_ATTR_RDONLY)?
-                }
+            let mask = match volumes::kind(target.as_fd())? {
+                Kind::File => &file,
+                Kind::Directory => &nothing,
             };
-            mount::place(mask.as_fd(), target.as_fd())?;
-            if nothing.is_none() && volumes::kind(mask.as_fd())? == Kind::Directory {
-                nothing = Some(mask);
-            }
+            mount::place(mount::duplicate(mask.as_fd())?.as_fd(), target.as_fd())?;
         }
         Ok(())
     }
@@ -181,13 +185,29 @@ impl Furniture<'_> {
     }
 }
 
-/// The container's own terminal, also as its `/dev/console`; returns the side
-/// that is not the container's. We are inside, and root.
+/// Puts what hides files and directories where [`Furniture::move_in`] finds it.
+/// In a mount namespace of our own, of which nothing of this place is needed.
+pub(crate) fn blanks() -> io::Result<()> {
+    mount::place(mount::blank()?.as_fd(), directory(Path::new(BLANKS))?.as_fd())
+}
+
+const BLANKS: &str = "/dev";
+
+/// The container's own terminal as our input and output, and as its
+/// `/dev/console`; returns the side that is not the container's. We are
+/// inside, and root.
 pub(crate) fn console(owner: u32) -> io::Result<OwnedFd> {
     let (master, peer) = terminal::take(owner)?;
     let shown = mount::duplicate(peer.as_fd())?;
-    let flags = OFlag::O_CREAT | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let place = open("/dev/console", flags, Mode::from_bits_truncate(0o600))?;
+    let path = || open("/dev/console", OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC, Mode::empty());
+    let place = match path() {
+        // Never opened for reading: what somebody put there may make us wait.
+        Err(Errno::ENOENT) => {
+            mknodat(AT_FDCWD, "/dev/console", SFlag::S_IFREG, Mode::from_bits_truncate(0o600), 0)?;
+            path()?
+        }
+        found => found?,
+    };
     mount::place(shown.as_fd(), place.as_fd())?;
     Ok(master)
 }
@@ -268,4 +288,38 @@ const MASKED: &[&str] = &[
     "/sys/devices/virtual/powercap",
 ];
 
+const CPUS: &str = "/sys/devices/system/cpu";
+
+/// How hot each CPU has been tells what its others do; few machines say it.
+fn throttles(cpus: &Path) -> Vec<PathBuf> {
+    let of = |cpu: PathBuf| cpu.join("thermal_throttle");
+    if !of(cpus.join("cpu0")).exists() {
+        return Vec::new();
+    }
+    let entries = std::fs::read_dir(cpus).into_iter().flatten().flatten();
+    let is_number = |name: &str| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    let is_cpu = |name: &str| name.strip_prefix("cpu").is_some_and(is_number);
+    let cpus = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_cpu));
+    cpus.map(|entry| of(entry.path())).filter(|path| path.exists()).collect()
+}
+
 const READONLY: &[&str] = &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cpu_that_tells_its_heat_is_masked() {
+        let dir = std::env::temp_dir().join(format!("podium-cpus-{}", std::process::id()));
+        for name in ["cpufreq", "cpu1/thermal_throttle", "cpuidle/thermal_throttle", "cpu2"] {
+            std::fs::create_dir_all(dir.join(name)).unwrap();
+        }
+        assert!(throttles(&dir).is_empty());
+        std::fs::create_dir_all(dir.join("cpu0/thermal_throttle")).unwrap();
+        let mut found = throttles(&dir);
+        found.sort();
+        assert_eq!(found, [dir.join("cpu0/thermal_throttle"), dir.join("cpu1/thermal_throttle")]);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

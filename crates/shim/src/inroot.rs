@@ -159,17 +159,14 @@ fn identity(user: &User, passwd: &str, group: &str) -> Result<Identity, String> 
         Some((user, group)) => (user, Some(group)),
         None => (user.name.as_str(), None),
     };
-    let wanted = user.uid.map_or_else(|| user_name.to_owned(), |uid| uid.to_string());
-    let entry = find_user(passwd, &wanted);
-    let uid = match (user.uid, &entry) {
-        (Some(uid), _) => uid,
-        (None, Some(entry)) => entry.uid,
-        (None, None) if user_name.is_empty() => 0,
-        // Strictly a number that fits: anything else is nobody we know (CVE-2024-40635).
-        (None, None) => user_name
-            .parse()
-            .map_err(|_| format!("unable to find user {user_name}: no matching entries in passwd file"))?,
+    // A number is that number, and never somebody whose name looks like one.
+    let number = user.uid.or(if user_name.is_empty() { Some(0) } else { id(user_name) });
+    let entry = match number {
+        Some(number) => users(passwd).find(|entry| entry.uid == number),
+        None => users(passwd).find(|entry| entry.name == user_name && !is_digits(user_name)),
     };
+    let uid = number.or(entry.as_ref().map(|entry| entry.uid));
+    let uid = uid.ok_or_else(|| format!("unable to find user {user_name}: no matching entries in passwd file"))?;
     let image_gid = match group_name {
         Some(name) if user.uid.is_none() => Some(find_group(group, name)?),
         _ => None,
@@ -189,6 +186,17 @@ fn identity(user: &User, passwd: &str, group: &str) -> Result<Identity, String> 
     Ok(Identity { uid, gid, groups, home })
 }
 
+/// Strictly a number that fits (CVE-2024-40635).
+fn id(text: &str) -> Option<u32> {
+    // The last one means nobody to the kernel: who asks to become it stays who they are.
+    is_digits(text).then(|| text.parse().ok()).flatten().filter(|id| *id != u32::MAX)
+}
+
+/// Then it is no name, even where it is too large for a number.
+fn is_digits(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 struct Entry<'a> {
     name: &'a str,
     uid: u32,
@@ -196,39 +204,32 @@ struct Entry<'a> {
     home: &'a str,
 }
 
-/// By name, or by number when no name matches.
-fn find_user<'a>(passwd: &'a str, wanted: &str) -> Option<Entry<'a>> {
-    let entries = || {
-        passwd.lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, _password) = (fields.next()?, fields.next()?);
-            let (uid, gid) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
-            let home = fields.nth(1).filter(|home| !home.is_empty()).unwrap_or("/");
-            Some(Entry { name, uid, gid, home })
-        })
-    };
-    let number: Option<u32> = if wanted.is_empty() { Some(0) } else { wanted.parse().ok() };
-    entries().find(|entry| entry.name == wanted).or_else(|| entries().find(|entry| Some(entry.uid) == number))
+fn users(passwd: &str) -> impl Iterator<Item = Entry<'_>> {
+    passwd.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        let (name, _password) = (fields.next()?, fields.next()?);
+        let (uid, gid) = (id(fields.next()?)?, id(fields.next()?)?);
+        let home = fields.nth(1).filter(|home| !home.is_empty()).unwrap_or("/");
+        Some(Entry { name, uid, gid, home })
+    })
 }
 
+/// A number is that number here as well.
 fn find_group(group: &str, wanted: &str) -> Result<u32, String> {
-    group
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, gid) = (fields.next()?, fields.nth(1)?.parse::<u32>().ok()?);
-            Some((name, gid))
-        })
-        .find(|(name, _)| *name == wanted)
-        .map(|(_, gid)| gid)
-        .or_else(|| wanted.parse().ok())
+    let entries = group.lines().filter_map(|line| {
+        let mut fields = line.split(':');
+        Some((fields.next()?, id(fields.nth(1)?)?))
+    });
+    let by_name = || entries.into_iter().find(|(name, _)| *name == wanted).map(|(_, gid)| gid);
+    id(wanted)
+        .or_else(by_name)
         .ok_or_else(|| format!("unable to find group {wanted}: no matching entries in group file"))
 }
 
 fn memberships<'a>(group: &'a str, user: &'a str) -> impl Iterator<Item = u32> + 'a {
     group.lines().filter_map(move |line| {
         let mut fields = line.split(':');
-        let gid = fields.nth(2)?.parse().ok()?;
+        let gid = id(fields.nth(2)?)?;
         fields.next()?.split(',').any(|member| member == user).then_some(gid)
     })
 }
@@ -253,6 +254,26 @@ mod tests {
         assert_eq!(check("web:logs", None), Ok((33, 7, vec![7], "/var/www".into())));
         assert_eq!(check("5:6", None), Ok((5, 6, vec![6], "/".into())));
         assert_eq!(check("web", Some(1000)), Ok((1000, 0, vec![0], "/".into())));
+    }
+
+    #[test]
+    fn lc_316_a_number_is_never_looked_up_as_a_name() {
+        let passwd =
+            "1000:x:0:0::/root:/bin/sh\n4294967296:x:0:0::/root:/bin/sh\n+7:x:7:7::/:/bin/sh\nx:x:1001:5::/x:\n";
+        let group = "5:x:0:\nwheel:x:0:1000\n";
+        let check = |name: &str, uid: Option<u32>| {
+            let user = User { name: name.into(), uid, ..User::default() };
+            identity(&user, passwd, group).map(|id| (id.uid, id.gid, id.groups))
+        };
+        assert_eq!(check("1000", None), Ok((1000, 0, vec![0])));
+        assert_eq!(check("", Some(1000)), Ok((1000, 0, vec![0])));
+        assert_eq!(check("1000:5", None), Ok((1000, 5, vec![5])));
+        assert_eq!(check("1001", None), Ok((1001, 5, vec![5])));
+        assert!(check("4294967296", None).is_err());
+        assert!(check("4294967295", None).is_err(), "the kernel would leave us root");
+        assert!(check("7:4294967295", None).is_err());
+        assert_eq!(check("+7", None), Ok((7, 7, vec![7])));
+        assert!(check("+8", None).is_err() && check("-1", None).is_err() && check(" 8", None).is_err());
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Becoming one more process of a running container.
 //!
-//! The child is born in the container's PID namespace. Until its program runs
-//! it is part of the shim inside the container: nothing there may look into it
-//! (it is not dumpable), and nothing of the shim's may be left open
-//! (CVE-2016-9962, CVE-2024-21626).
+//! A child of the shim goes there from outside: it makes ready what it needs of
+//! the node, closes what belongs to the shim, enters all namespaces but that of
+//! processes and becomes the container's user, confined as the container is.
+//! Only then it is born again, as the shim's child, among the container's
+//! processes: what those see of it can do what they can, shows the container's
+//! own files, and is not dumpable until its program runs (CVE-2016-9962,
+//! CVE-2024-21626, docs/decisions/0040).
 
 use std::ffi::CStr;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -19,7 +23,7 @@ use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::profile::Profile;
 use crate::wire::PidNamespace;
-use crate::{cgroup, parcel, sys, terminal, users};
+use crate::{cgroup, labels, parcel, sys, terminal, users};
 
 /// What joins, and where.
 pub(crate) struct Entry<'a> {
@@ -33,31 +37,35 @@ pub(crate) struct Entry<'a> {
 }
 
 /// Starts the command. Why it could not be executed is said over `ends.sync`.
-pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends) -> io::Result<Pid> {
+/// Returns who brings it there and then says over `report` which process it is.
+pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
     let pidfd = sys::pidfd(entry.init)?;
-    let child = || {
-        let sync = &ends.sync;
-        let Err(problem) = run(entry, &ends, &pidfd);
-        let _ = nix::unistd::write(sync, problem.as_bytes());
-        START_ERROR
-    };
     let cradle = cgroup::cradle(&entry.profile.cgroup, entry.own_cgroup.as_deref())?;
-    let cradle = cradle.as_ref().map(AsFd::as_fd);
-    match entry.profile.pid {
-        PidNamespace::Own | PidNamespace::Pod | PidNamespace::Of(_) => sys::fork_into(pidfd.as_fd(), cradle, child),
-        PidNamespace::Host => sys::fork_in(cradle, child),
-    }
+    sys::fork_in(cradle.as_ref().map(AsFd::as_fd), || {
+        let told = match join(entry, &ends, &pidfd, &report) {
+            Ok(pid) => nix::unistd::write(&report, &pid.as_raw().to_le_bytes()),
+            Err(problem) => nix::unistd::write(&ends.sync, problem.as_bytes()),
+        };
+        if told.is_ok() { 0 } else { START_ERROR }
+    })
 }
 
-/// Returns only with a message that says why the command does not run.
-fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::Infallible, String> {
+/// Which process `spawn` spoke of, if it did.
+pub(crate) fn named(report: &mut File) -> Option<Pid> {
+    let mut number = [0; 4];
+    let length = report.read(&mut number).ok()?;
+    (length == number.len()).then(|| Pid::from_raw(i32::from_le_bytes(number)))
+}
+
+/// From the node into the container. Nobody there sees us on the way.
+fn join(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd, report: &OwnedFd) -> Result<Pid, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
-    isolate(ends, pidfd).map_err(failed("preparing process"))?;
+    let available = entry.profile.available().map_err(failed("reading capabilities"))?;
+    let mut launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
+    isolate(ends, pidfd, report).map_err(failed("preparing process"))?;
     ends.give_to(entry.identity, entry.profile.users).map_err(failed("giving the user its streams"))?;
     sys::set_oom_score(entry.profile.oom_score_adj).map_err(failed("setting OOM score"))?;
-    let available = entry.profile.available().map_err(failed("reading capabilities"))?;
-    // While the host's files can be seen: a seccomp profile is one.
-    let mut launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
+    labels::apply(&entry.profile.labels)?;
     let entered = cgroup::enter(&entry.profile.cgroup, entry.own_cgroup.as_deref());
     entered.map_err(failed("entering container cgroup"))?;
     let namespaces = CloneFlags::CLONE_NEWNS
@@ -65,18 +73,29 @@ fn run(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<std::convert::
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWIPC
         | CloneFlags::CLONE_NEWNET;
-    setns(pidfd, namespaces).map_err(io::Error::from).map_err(failed("joining container namespaces"))?;
+    let enter = |kinds| setns(pidfd, kinds).map_err(io::Error::from);
+    enter(namespaces).map_err(failed("joining container namespaces"))?;
     if let Some(console) = &ends.console {
         take_terminal(entry, console).map_err(failed("opening terminal"))?;
         launch.add_env(TERMINAL_KIND);
     }
     if entry.profile.users.is_some() {
-        let joined =
-            setns(pidfd, CloneFlags::CLONE_NEWUSER).map_err(io::Error::from).and_then(|()| users::become_root());
+        let joined = enter(CloneFlags::CLONE_NEWUSER).and_then(|()| users::become_root());
         joined.map_err(failed("joining the pod's users"))?;
     }
+    if entry.profile.pid != PidNamespace::Host {
+        // Of our children: we stay outside.
+        enter(CloneFlags::CLONE_NEWPID).map_err(failed("joining container processes"))?;
+    }
+    sys::close_all_but(&[launch.sync, report.as_raw_fd()]).map_err(failed("closing descriptors"))?;
     launch.become_user().map_err(failed("changing user"))??;
-    launch.run()
+    launch.confine()?;
+    let born = launch.bear(ends.console.is_some(), &[launch.sync], |ready| {
+        // The shim's end is its end. Where a profile refuses this its cgroup has to do.
+        let _ = sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()));
+        launch.execute_if(ready.map_err(failed("preparing process")))
+    });
+    born.map_err(failed("starting process"))
 }
 
 /// What containerd says as well, unless the container's environment knows better.
@@ -88,17 +107,16 @@ fn take_terminal(entry: &Entry<'_>, console: &OwnedFd) -> io::Result<()> {
     parcel::hand_over(console, &master)
 }
 
-/// Leaves behind what belongs to the shim: descriptors, session, signals.
-fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
-    // The shim's own input and output are /dev/null; its errors go to its log.
+/// Leaves behind what belongs to the shim: descriptors, signals.
+fn isolate(ends: &Ends, pidfd: &OwnedFd, report: &OwnedFd) -> io::Result<()> {
+    // The shim's own input and output are nothing; its errors go to its log.
     nix::unistd::dup2_stderr(io::stdout())?;
     ends.connect()?;
     let mut keep = ends.numbers();
-    keep.push(pidfd.as_raw_fd());
+    keep.extend([pidfd.as_raw_fd(), report.as_raw_fd()]);
     sys::close_all_but(&keep)?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;
-    nix::unistd::setsid()?;
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)?;
     sys::default_signals();
     Ok(())

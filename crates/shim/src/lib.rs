@@ -8,7 +8,7 @@
 //!
 //! Read in this order: `wire` (what the engine asks), `server` (the loop),
 //! `container` (one container's life), `builder` (how one is made), `furnish`
-//! and `volumes` (what it finds), `executor` (the last steps before its program
+//! and `volumes` (what it finds), `processes` (whom it lives among), `executor` (the last steps before its program
 //! runs), `exec` (commands in running containers), `join` (how one gets there), `plumbing` and `attach` (input,
 //! output and terminals), `log` (where output ends up).
 //!
@@ -29,6 +29,7 @@ mod attach;
 mod builder;
 mod capabilities;
 mod cgroup;
+mod connection;
 mod container;
 mod exec;
 mod executor;
@@ -36,8 +37,12 @@ mod furnish;
 mod init;
 mod inroot;
 mod join;
+mod labels;
 mod log;
+mod oom;
+mod pace;
 mod plumbing;
+mod processes;
 mod profile;
 mod seccomp;
 mod server;

@@ -43,6 +43,8 @@ pub(crate) struct Log {
     limits: Option<LogLimits>,
     /// How long the file is: whole entries, always.
     length: u64,
+    /// What it was given in all, in entries.
+    taken: u64,
     /// Which outputs are in the middle of a line.
     is_mid_line: [bool; 2],
     /// When it could last not be written, in wall time.
@@ -62,6 +64,7 @@ impl Log {
             file,
             limits,
             length,
+            taken: 0,
             is_mid_line: [false; 2],
             failed_at_ns: None,
             last_name: (0, 0),
@@ -74,12 +77,17 @@ impl Log {
         Ok(())
     }
 
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
     /// Whole entries go into the file or, when the disk does not take them,
     /// nowhere: no log stops a container, and no entry is written in part.
     fn write(&mut self, entries: &[u8], now_ns: u64) {
         if entries.is_empty() {
             return;
         }
+        self.taken += entries.len() as u64;
         if let Err(error) = self.rotate_if_due(now_ns) {
             self.complain(&format!("{error}; it is not rotated"), now_ns);
         }

@@ -7,15 +7,18 @@ use std::path::PathBuf;
 
 use crate::executor::Launch;
 use crate::inroot::Identity;
-use crate::wire::{CAPABILITIES, Cgroup, ContainerSpec, IdRange, PidNamespace, Seccomp};
+use crate::wire::{CAPABILITIES, Cgroup, ContainerSpec, IdRange, Labels, PidNamespace, Seccomp};
 use crate::{capabilities, seccomp, sys};
 
 pub(crate) struct Profile {
     pub(crate) env: Vec<String>,
     pub(crate) cwd: PathBuf,
+    /// See [`crate::wire::User::not_root`].
+    pub(crate) not_root: bool,
     pub(crate) no_new_privileges: bool,
     pub(crate) capabilities: Vec<String>,
     pub(crate) seccomp: Seccomp,
+    pub(crate) labels: Labels,
     pub(crate) cgroup: Cgroup,
     pub(crate) pid: PidNamespace,
     pub(crate) oom_score_adj: i32,
@@ -28,9 +31,11 @@ impl Profile {
         Self {
             env: spec.env.clone(),
             cwd: spec.cwd.clone(),
+            not_root: spec.user.not_root,
             no_new_privileges: spec.no_new_privileges,
             capabilities: spec.capabilities.clone(),
             seccomp: spec.seccomp.clone(),
+            labels: spec.labels.clone(),
             cgroup: spec.cgroup.clone(),
             pid: spec.pid.clone(),
             oom_score_adj: spec.oom_score_adj,
@@ -75,6 +80,7 @@ impl Profile {
             cwd: self.cwd.clone(),
             identity: identity.clone(),
             search_path: search_path(&self.env),
+            not_root: self.not_root,
             no_new_privileges: self.no_new_privileges,
             capabilities: capabilities::mask(&self.capabilities) & available,
             filters: seccomp::filters(&self.seccomp, &self.capabilities)?,

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::crash;
 
-/// Longest record that is read back.
+/// Longest record: none is written that would not be read back.
 const RECORD_BYTES_MAX: u64 = 8 << 20;
 
 /// What is kept free for a record that must be written on a full disk as well.
@@ -30,6 +30,10 @@ fn fresh(dir: &Path, name: &str) -> PathBuf {
 /// directory. When this returns, a crash cannot take it back.
 pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
     let (fresh, text) = (fresh(dir, name), serde_json::to_vec(value)?);
+    if text.len() as u64 > RECORD_BYTES_MAX {
+        let problem = format!("{name} would take {} bytes, at most {RECORD_BYTES_MAX} are possible", text.len());
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
     // Not emptied first: its space may be reserved, and may be all there is.
     let mut file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&fresh)?;
     file.write_all(&text)?;
@@ -44,6 +48,14 @@ pub fn write(dir: &Path, name: &str, value: &impl Serialize) -> io::Result<()> {
 /// Makes what was created, renamed or removed in `dir` durable.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
+}
+
+/// Whether a record cannot be read because of what it is. Everything else is
+/// about the machine, and may be well in a moment.
+pub fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, IsADirectory, NotADirectory, UnexpectedEof};
+    matches!(error.kind(), InvalidData | IsADirectory | NotADirectory | UnexpectedEof)
+        || matches!(error.raw_os_error(), Some(nix::libc::EIO | nix::libc::ELOOP))
 }
 
 /// The record `dir/name`, `None` when it was never written.
@@ -63,6 +75,25 @@ pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read_back_and_what_cannot_be_read_is_told_apart() {
+        let dir = std::env::temp_dir().join(format!("podium-record-size-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        write(&dir, "r.json", &"x").unwrap();
+        // Six bytes for each of these on disk.
+        let long = "\u{1}".repeat(RECORD_BYTES_MAX as usize / 5);
+        assert_eq!(write(&dir, "r.json", &long).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(read::<String>(&dir, "r.json").unwrap().as_deref(), Some("x"), "the one before stays");
+        for damage in ["", "[1", "{}"] {
+            fs::write(dir.join("r.json"), damage).unwrap();
+            assert!(is_damage(&read::<String>(&dir, "r.json").unwrap_err()), "{damage:?}");
+        }
+        File::create(dir.join("r.json")).unwrap().set_len(RECORD_BYTES_MAX + 1).unwrap();
+        assert!(is_damage(&read::<String>(&dir, "r.json").unwrap_err()));
+        assert!(!is_damage(&io::Error::from_raw_os_error(nix::libc::EMFILE)));
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn a_record_is_replaced_as_a_whole_and_a_torn_one_is_an_error() {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::time::Duration;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -14,9 +14,11 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
 use crate::builder::{Place, Shared, SharedMemory};
+use crate::connection::Connection;
 use crate::container::{Answer, Asked, Container, Stage};
 use crate::exec::{Connected, Execs, Order};
 use crate::log::{LINE_BYTES_MAX, Which};
+use crate::sys::End;
 use crate::wire::{self, Call, ContainerState, Fault, Message, PidNamespace, Reply, Request, Setup};
 use crate::{crash, init, parcel, sys, users, wire::ContainerSpec};
 
@@ -25,8 +27,6 @@ use crate::{crash, init, parcel, sys, users, wire::ContainerSpec};
 const CONNECTIONS_MAX: usize = 160;
 /// Containers of one pod, dead ones not yet forgotten included.
 const CONTAINERS_MAX: usize = 1024;
-/// How long an engine may take to take an answer.
-const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a shim waits for its first engine.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -60,6 +60,7 @@ pub(crate) fn run() -> io::Result<()> {
     while !server.is_over() {
         server.turn()?;
     }
+    server.connections.into_values().for_each(Connection::finish);
     Ok(())
 }
 
@@ -73,19 +74,10 @@ struct Server {
     containers: BTreeMap<String, Container>,
     execs: Execs,
     /// Children that ended before their builder had named them.
-    unclaimed: Vec<(Pid, i32)>,
+    unclaimed: Vec<End>,
     /// Who asked for the end.
     closing: Option<Asked>,
     buffer: Vec<u8>,
-}
-
-struct Connection {
-    stream: UnixStream,
-    received: Vec<u8>,
-    /// Descriptors that came and were not used yet.
-    fds: Vec<OwnedFd>,
-    /// Belongs to one command or client: is told nothing else.
-    is_stream: bool,
 }
 
 /// What a polled descriptor is for.
@@ -97,6 +89,9 @@ enum Source {
     Output(String, Which),
     /// In the pipe of a client.
     Room(String),
+    /// In the socket of a connection.
+    Unsent(u64),
+    Oom(String),
     ExecOutput(Pid, Which),
 }
 
@@ -137,6 +132,16 @@ impl Server {
                 Source::Room(id) => {
                     if let Some(container) = self.containers.get_mut(&id) {
                         container.clients.flush(sys::mono());
+                    }
+                }
+                Source::Unsent(id) => {
+                    if self.connections.get_mut(&id).is_some_and(|connection| connection.flush().is_err()) {
+                        self.disconnect(id);
+                    }
+                }
+                Source::Oom(id) => {
+                    if let Some(container) = self.containers.get_mut(&id) {
+                        container.on_oom_bell(sys::mono());
                     }
                 }
                 Source::ExecOutput(pid, which) => self.execs.pump(pid, which, &mut self.buffer),
@@ -234,9 +239,20 @@ impl Server {
                 full.push(fd);
             }
         }
+        for (id, connection) in self.connections.iter().filter(|(_, connection)| !connection.unsent.is_empty()) {
+            sources.push(Source::Unsent(*id));
+            full.push(connection.stream.as_fd());
+        }
         let fds = fds.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         let full = full.into_iter().map(|fd| PollFd::new(fd, PollFlags::POLLOUT));
         let mut fds: Vec<PollFd<'_>> = fds.chain(full).collect();
+        for (id, container) in &self.containers {
+            if let Some((fd, is_exceptional)) = container.oom_bell() {
+                sources.push(Source::Oom(id.clone()));
+                let flags = if is_exceptional { PollFlags::POLLPRI } else { PollFlags::POLLIN };
+                fds.push(PollFd::new(fd, flags));
+            }
+        }
         // Rounded up: a wake-up before the deadline would spin until it.
         let millis = timeout.as_micros().div_ceil(1000);
         let timeout = PollTimeout::try_from(millis).unwrap_or(if timeout == Duration::MAX {
@@ -258,28 +274,37 @@ impl Server {
         while let Ok(Some(_)) = self.signals.read_signal() {}
         let mut ended = std::mem::take(&mut self.unclaimed);
         ended.extend(std::iter::from_fn(sys::reap_one));
-        // Builders first: they name the others.
-        ended.retain(|(pid, _)| !self.on_builder_ended(*pid));
-        for (pid, code) in ended {
+        // Builders and joiners first: they name the others.
+        let pids: Vec<Pid> = ended.iter().map(|end| end.pid).collect();
+        ended.retain(|end| !self.on_maker_ended(*end, &pids));
+        for end @ End { pid, code, .. } in ended {
             if let Some(answer) = self.execs.on_ended(pid, code, &mut self.buffer) {
                 answer.into_iter().for_each(|answer| self.answer(answer));
             } else if let Some(container) = self.containers.values_mut().find(|container| container.init() == Some(pid))
             {
-                let answer = container.on_init_ended(code);
+                let answer = container.on_init_ended(end);
                 answer.into_iter().for_each(|answer| self.answer(answer));
-            } else if self.containers.values().any(|container| container.builder().is_some()) {
-                self.unclaimed.push((pid, code));
+            } else if self.execs.is_any_joining() || self.containers.values().any(|c| c.builder().is_some()) {
+                self.unclaimed.push(end);
             }
         }
     }
 
-    fn on_builder_ended(&mut self, pid: Pid) -> bool {
-        let Some((id, container)) = self.containers.iter_mut().find(|(_, c)| c.builder() == Some(pid)) else {
+    /// Whether this child made another. What it has named can only be a child
+    /// of ours, perhaps one of those that have `ended`, that is nobody else.
+    fn on_maker_ended(&mut self, end: End, ended: &[Pid]) -> bool {
+        let known: Vec<Pid> = self.containers.values().filter_map(Container::init).chain(self.execs.pids()).collect();
+        let is_ours = |pid: Pid| !known.contains(&pid) && (ended.contains(&pid) || sys::is_child(pid));
+        if let Some(answer) = self.execs.on_joiner_ended(end.pid, end.code, is_ours) {
+            answer.into_iter().for_each(|answer| self.answer(answer));
+            return true;
+        }
+        let Some((id, container)) = self.containers.iter_mut().find(|(_, c)| c.builder() == Some(end.pid)) else {
             return false;
         };
         let id = id.clone();
         let forgetting = container.forgetting;
-        let answer = match container.on_builder_ended() {
+        let answer = match container.on_builder_ended(is_ours) {
             Ok(answer) => {
                 if self.closing.is_some() || forgetting.is_some() {
                     container.kill_all();
@@ -298,10 +323,9 @@ impl Server {
 
     fn accept(&mut self) {
         let Ok((stream, _)) = self.listener.accept() else { return };
-        let limited = stream.set_write_timeout(Some(SEND_TIMEOUT));
-        if limited.is_ok() && self.connections.len() < CONNECTIONS_MAX {
+        let Ok(connection) = Connection::new(stream) else { return };
+        if self.connections.len() < CONNECTIONS_MAX {
             self.connections_seen += 1;
-            let connection = Connection { stream, received: Vec::new(), fds: Vec::new(), is_stream: false };
             self.connections.insert(self.connections_seen, connection);
         }
     }
@@ -310,6 +334,7 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let mut calls = Vec::new();
         let intact = match parcel::receive(&connection.stream, &mut self.buffer) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
             Ok((0, _)) | Err(_) => false,
             Ok((_, fds)) if connection.fds.len() + fds.len() > parcel::FDS_MAX => false,
             Ok((length, fds)) => {
@@ -440,15 +465,15 @@ impl Server {
         }
         let Some(shared) = &self.shared else { unreachable!("asked for only once the sandbox is set up") };
         let target = match &spec.pid {
-            PidNamespace::Of(target) => match self.containers.get(target).map(Container::pid_namespace) {
-                Some(Ok(joined)) => Some(joined),
+            PidNamespace::Of(target) => match self.containers.get(target).map(Container::processes) {
+                Some(Ok(processes)) => Some(processes),
                 Some(Err(fault)) => return Some(Reply::Failed(fault)),
                 None => return Some(Reply::Failed(Fault::State("target container is unknown".into()))),
             },
             PidNamespace::Own | PidNamespace::Pod | PidNamespace::Host => None,
         };
-        let joined = target.as_ref().or(shared.pid.as_ref());
-        let place = Place { memory: &shared.memory, pid: joined.map(AsFd::as_fd), users: shared.users.as_ref() };
+        let processes = target.as_ref().or(shared.processes.as_ref());
+        let place = Place { memory: &shared.memory, processes, users: shared.users.as_ref() };
         match Container::build(spec, place, asked) {
             Ok(container) => {
                 self.containers.insert(spec.id.clone(), container);
@@ -492,7 +517,7 @@ impl Server {
     /// Whoever does not take its messages is cut off; it will ask again.
     fn send(&mut self, id: u64, message: &Message) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        if wire::write(&mut connection.stream, message).is_err() {
+        if connection.send(message).is_err() {
             self.disconnect(id);
         }
     }
@@ -513,8 +538,8 @@ fn enter(setup: &Setup) -> io::Result<Shared> {
         }
     };
     let memory = if setup.ipc { SharedMemory::of_pod(setup.users)? } else { SharedMemory::Node };
-    let pid = if setup.pid { Some(init::start(users.as_ref())?) } else { None };
-    Ok(Shared { memory, pid, users })
+    let processes = if setup.pid { Some(init::start(users.as_ref())?) } else { None };
+    Ok(Shared { memory, processes, users })
 }
 
 /// Settings of the namespaces we are in.

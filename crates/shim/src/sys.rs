@@ -4,13 +4,11 @@ pub(crate) mod mount;
 
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use nix::fcntl::OFlag;
-use nix::sched::{CloneFlags, setns};
 use nix::unistd::Pid;
 
 /// Wall time in nanoseconds since 1970.
@@ -76,24 +74,6 @@ pub(crate) fn fork_in(cgroup: Option<BorrowedFd<'_>>, child: impl FnOnce() -> i3
 /// From linux/sched.h; does not fit the C library's type.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Forks this process as [`fork_in`] does; the child is born in the PID
-/// namespace of the process behind `pidfd`. Our own later children are not.
-pub(crate) fn fork_into(
-    pidfd: BorrowedFd<'_>,
-    cgroup: Option<BorrowedFd<'_>>,
-    child: impl FnOnce() -> i32,
-) -> io::Result<Pid> {
-    let own = std::fs::File::open("/proc/self/ns/pid")?;
-    setns(pidfd, CloneFlags::CLONE_NEWPID)?;
-    let forked = fork_in(cgroup, child);
-    if let Err(error) = setns(&own, CloneFlags::CLONE_NEWPID) {
-        // Whatever we made from now on would be born in the wrong container.
-        eprintln!("shim: own PID namespace is lost: {error}");
-        std::process::abort();
-    }
-    forked
-}
-
 /// A descriptor for a child that has not been reaped.
 pub(crate) fn pidfd(pid: Pid) -> io::Result<OwnedFd> {
     // SAFETY: takes two numbers; the result is checked.
@@ -116,14 +96,45 @@ pub(crate) fn set_oom_score(value: i32) -> io::Result<()> {
     }
 }
 
-/// One ended child and its exit code, 128 + n when signal n ended it
-/// (TC-069); `None` when no more have ended.
-pub(crate) fn reap_one() -> Option<(Pid, i32)> {
+/// The end of a child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) pid: Pid,
+    /// Its exit code, or 128 + n when signal n ended it (TC-069).
+    pub(crate) code: i32,
+    pub(crate) by_signal: bool,
+}
+
+/// One ended child; `None` when no more have ended.
+pub(crate) fn reap_one() -> Option<End> {
     let mut status = 0;
     // SAFETY: `status` is a valid, writable int for the duration of the call.
     let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) };
-    let code = if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
-    (pid > 0).then(|| (Pid::from_raw(pid), code))
+    let by_signal = libc::WIFSIGNALED(status);
+    let code = if by_signal { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) };
+    (pid > 0).then(|| End { pid: Pid::from_raw(pid), code, by_signal })
+}
+
+/// Whether this is a child of ours that has not been reaped.
+pub(crate) fn is_child(pid: Pid) -> bool {
+    look_at(pid).is_some()
+}
+
+/// Whether this is a child of ours that has not ended.
+pub(crate) fn is_running(pid: Pid) -> bool {
+    look_at(pid) == Some(false)
+}
+
+/// Whether a child of ours has ended; it is not reaped. `None`: it is none.
+fn look_at(pid: Pid) -> Option<bool> {
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: an all-zero siginfo is a valid one, and writable for the call;
+    // its pid is set, to 0 if nothing has ended.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let result = libc::waitid(libc::P_PID, pid.as_raw().unsigned_abs(), &raw mut info, flags);
+        (result == 0).then(|| info.si_pid() != 0)
+    }
 }
 
 /// Closes every descriptor from 3 up except those to keep.
@@ -144,8 +155,9 @@ pub(crate) fn close_all_but(keep: &[RawFd]) -> io::Result<()> {
     Ok(())
 }
 
-/// Moves descriptor 0 somewhere above 2 and puts `/dev/null` in its place and
-/// in that of descriptor 1.
+/// Moves descriptor 0 somewhere above 2 and puts a null device in its place and
+/// in that of descriptor 1. Not the node's: containers get it as their input,
+/// and could change its mode and owner for everybody.
 pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
     // SAFETY: duplicates descriptor 0; the new one is owned by nobody else.
     let listener = unsafe {
@@ -155,7 +167,7 @@ pub(crate) fn take_stdin() -> io::Result<OwnedFd> {
         }
         OwnedFd::from_raw_fd(fd)
     };
-    let null = nix::fcntl::open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, nix::sys::stat::Mode::empty())?;
+    let null = open_in_root(mount::blank()?.as_fd(), Path::new(mount::BLANK_FILE), libc::O_RDWR)?;
     nix::unistd::dup2_stdin(&null)?;
     nix::unistd::dup2_stdout(&null)?;
     Ok(listener)

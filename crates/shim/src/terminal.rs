@@ -31,14 +31,24 @@ fn open_inside() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((master, peer))
 }
 
-/// A new terminal of the container we are in becomes that of this session,
-/// and this user's; returns both sides.
+/// A new terminal of the container we are in, this user's: master and the other
+/// side, which becomes our input and output.
 pub(crate) fn take(owner: u32) -> io::Result<(OwnedFd, OwnedFd)> {
     let (master, peer) = open_inside()?;
     nix::unistd::fchown(&peer, Some(Uid::from_raw(owner)), None)?;
-    sys::set_controlling_terminal(peer.as_fd())?;
     nix::unistd::dup2_stdin(&peer)?;
     nix::unistd::dup2_stdout(&peer)?;
     nix::unistd::dup2_stderr(&peer)?;
     Ok((master, peer))
+}
+
+/// A session of our own, whose terminal is our input if that is one.
+pub(crate) fn begin_session(has_terminal: bool) -> io::Result<()> {
+    let begun = nix::unistd::setsid();
+    if has_terminal {
+        begun?;
+        sys::set_controlling_terminal(io::stdin().as_fd())?;
+    }
+    // Others run without: a seccomp profile may refuse it.
+    Ok(())
 }

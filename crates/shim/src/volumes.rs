@@ -13,6 +13,7 @@ use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 
 use crate::furnish;
 use crate::inroot::{self, Kind};
+use crate::sys;
 use crate::sys::mount::{self, Change};
 use crate::users::Users;
 use crate::wire::{BindMount, ContainerSpec};
@@ -47,7 +48,8 @@ pub(crate) fn take_devices(container: &ContainerSpec) -> Result<Vec<Volume>, Str
 }
 
 fn take_device((source, destination): (PathBuf, PathBuf)) -> Result<Volume, String> {
-    let bind = BindMount { source, destination, ..BindMount::default() };
+    // Read-only: it can be written to, but its mode, owner and times are the node's.
+    let bind = BindMount { source, destination, readonly: true, ..BindMount::default() };
     take_one(&bind, None).map_err(|error| format!("error mounting device {:?}: {error}", bind.source))
 }
 
@@ -82,10 +84,25 @@ fn take_one(bind: &BindMount, users: Option<&Users>) -> io::Result<Volume> {
 fn open_source(bind: &BindMount) -> io::Result<OwnedFd> {
     let whole = open(&bind.source, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?;
     let Some(part) = &bind.sub_path else { return Ok(whole) };
-    inroot::open_part(whole.as_fd(), part).map_err(|error| match error.raw_os_error() {
+    let opened = match bind.source_readonly {
+        true => open_fixed_part(whole.as_fd(), part),
+        false => inroot::open_part(whole.as_fd(), part),
+    };
+    opened.map_err(|error| match error.raw_os_error() {
         Some(libc::EXDEV | libc::ELOOP) => io::Error::other("a link in it leads outside of the volume"),
+        Some(libc::EROFS) => io::Error::other("no such file or directory, and the volume is read-only"),
         _ => error,
     })
+}
+
+/// Looked for through a read-only mount, so that the kernel sees to it that
+/// nothing is made in what others share. (Taken from the original: older
+/// kernels duplicate nothing of a mount that is mounted nowhere.)
+fn open_fixed_part(whole: BorrowedFd<'_>, part: &Path) -> io::Result<OwnedFd> {
+    let seen = mount::duplicate(whole)?;
+    mount::change(seen.as_fd(), &Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() })?;
+    inroot::open_part(seen.as_fd(), part)?;
+    sys::open_beneath(whole, part, libc::O_PATH)
 }
 
 pub(crate) fn kind(file: BorrowedFd<'_>) -> io::Result<Kind> {
@@ -163,6 +180,30 @@ const PROC_FILES: &[&str] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_made_in_a_source_that_others_share() {
+        if !nix::unistd::geteuid().is_root() {
+            return;
+        }
+        let source = std::env::temp_dir().join(format!("podium-fixed-{}", std::process::id()));
+        fs::create_dir_all(source.join("there")).unwrap();
+        let bind = |part: &str, source_readonly| BindMount {
+            source: source.clone(),
+            sub_path: Some(part.into()),
+            readonly: true,
+            source_readonly,
+            ..BindMount::default()
+        };
+        let missing = open_source(&bind("a/b", true)).unwrap_err();
+        assert!(missing.to_string().contains("no such file or directory"), "{missing}");
+        assert!(!source.join("a").exists());
+        assert_eq!(kind(open_source(&bind("there", true)).unwrap().as_fd()).unwrap(), Kind::Directory);
+        // A pod's own volume gets what is missing, also where it is mounted read-only.
+        open_source(&bind("a/b", false)).unwrap();
+        assert!(source.join("a/b").is_dir());
+        fs::remove_dir_all(&source).unwrap();
+    }
 
     #[test]
     fn propagation_is_read_from_the_tags_of_a_mount() {

@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 /// inputs, terminals, log limits and PID namespaces of pods. 4 knows kernel
 /// settings, devices, parts of volumes and how mounts behave. 5 knows mounts
 /// that reach the node, seccomp profiles and users of pods. 6 knows PID
-/// namespaces of other containers.
-pub const VERSION: u32 = 6;
+/// namespaces of other containers. 7 knows AppArmor profiles and SELinux labels.
+pub const VERSION: u32 = 7;
 
 /// The first version that knows [`Request::Exec`].
 pub const EXEC_SINCE: u32 = 2;
@@ -34,6 +34,9 @@ pub const ISOLATION_SINCE: u32 = 5;
 
 /// The first version that knows [`PidNamespace::Of`].
 pub const TARGET_SINCE: u32 = 6;
+
+/// The first version that knows [`ContainerSpec::labels`].
+pub const LABELS_SINCE: u32 = 7;
 
 /// What is kept of each output of a command (CVE-2022-31030).
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
@@ -181,6 +184,8 @@ pub struct ContainerSpec {
     /// `CAP_…` names: bounding, permitted and effective set.
     pub capabilities: Vec<String>,
     pub seccomp: Seccomp,
+    #[serde(default)]
+    pub labels: Labels,
     pub cgroup: Cgroup,
     pub pid: PidNamespace,
     pub oom_score_adj: i32,
@@ -196,6 +201,17 @@ pub struct ContainerSpec {
     pub guarded: Option<Guarded>,
     #[serde(default)]
     pub devices: Vec<Device>,
+}
+
+/// What the kernel's security modules shall know its processes by.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Labels {
+    /// The name of an AppArmor profile that is loaded.
+    pub apparmor: Option<String>,
+    /// An SELinux label, `user:role:type:level`.
+    pub selinux: Option<String>,
+    /// And that of the files that are made for it.
+    pub selinux_files: Option<String>,
 }
 
 /// Paths in the container.
@@ -266,6 +282,9 @@ pub struct User {
     /// None of the image's `/etc/group` besides.
     #[serde(default)]
     pub only_groups: bool,
+    /// Whoever it turns out to be must not be 0. (Older shims do not look.)
+    #[serde(default)]
+    pub not_root: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -288,6 +307,10 @@ pub struct BindMount {
     /// Nothing in it can be run. (Older shims do not know it.)
     #[serde(default)]
     pub noexec: bool,
+    /// Nothing is made in the source either: a part that is missing is an
+    /// error. (Older shims do not know it.)
+    #[serde(default)]
+    pub source_readonly: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::command::PIECES_MAX;
 use crate::ports::{PIECE_BYTES, Target};
+use crate::room::{Place, Room};
 use crate::upgrade::Form;
 use crate::websocket::{decoded, encoded};
 
@@ -25,7 +26,7 @@ pub(crate) fn ports_max(form: Form) -> usize {
 }
 
 /// Until the client is gone or every connection has ended.
-pub(crate) async fn serve<IO>(socket: WebSocketStream<IO>, form: Form, ports: &[u16], target: Target)
+pub(crate) async fn serve<IO>(socket: WebSocketStream<IO>, form: Form, ports: &[u16], target: Target, room: Room)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -46,7 +47,13 @@ where
             let Some(&channel) = bytes.first().filter(|channel| channel.is_multiple_of(2)) else { continue };
             if let Some(input) = inputs.get(usize::from(channel / 2)) {
                 // Whoever dropped its end does not want it.
-                let _ = input.send(bytes.slice(1..)).await;
+                tokio::select! {
+                    biased;
+                    () = input.closed() => {}
+                    place = room.take(bytes.len()) => {
+                        let _ = input.send((bytes.slice(1..), place)).await;
+                    }
+                }
             }
         }
     };
@@ -78,7 +85,7 @@ impl Tells {
     }
 }
 
-async fn forward(port: u16, channel: u8, incoming: mpsc::Receiver<Bytes>, tells: Tells, target: Target) {
+async fn forward(port: u16, channel: u8, incoming: mpsc::Receiver<(Bytes, Place)>, tells: Tells, target: Target) {
     for channel in [channel, channel + 1] {
         // The client learns which port the channels are for.
         tells.send(channel, &port.to_le_bytes()).await;
@@ -92,10 +99,15 @@ async fn forward(port: u16, channel: u8, incoming: mpsc::Receiver<Bytes>, tells:
 }
 
 /// Ends with the connection: the client cannot end its half alone.
-async fn exchange(connection: Box<dyn Connection>, channel: u8, mut incoming: mpsc::Receiver<Bytes>, tells: &Tells) {
+async fn exchange(
+    connection: Box<dyn Connection>,
+    channel: u8,
+    mut incoming: mpsc::Receiver<(Bytes, Place)>,
+    tells: &Tells,
+) {
     let (mut read, mut write) = tokio::io::split(connection);
     let into = async {
-        while let Some(bytes) = incoming.recv().await {
+        while let Some((bytes, _place)) = incoming.recv().await {
             if write.write_all(&bytes).await.is_err() {
                 break;
             }
@@ -152,7 +164,7 @@ mod tests {
     async fn api_638_each_port_has_a_channel_for_data_and_one_for_failures() {
         let (near, far) = duplex(1 << 16);
         let server = crate::websocket::accept(far).await;
-        tokio::spawn(async move { serve(server, Form::Bytes, &[81, 80], target()).await });
+        tokio::spawn(async move { serve(server, Form::Bytes, &[81, 80], target(), Room::default()).await });
         let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
         for nowhere in [message(4, b"x"), message(3, b"x"), message(255, b""), Message::binary(Vec::new())] {
             client.send(nowhere).await.unwrap();
@@ -169,7 +181,7 @@ mod tests {
     async fn api_638_clients_without_bytes_forward_in_texts() {
         let (near, far) = duplex(1 << 16);
         let server = crate::websocket::accept(far).await;
-        tokio::spawn(async move { serve(server, Form::Base64, &[80], target()).await });
+        tokio::spawn(async move { serve(server, Form::Base64, &[80], target(), Room::default()).await });
         let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
         client.send(Message::text("0aGVsbG8=")).await.unwrap();
         let mut heard = Vec::new();
@@ -177,5 +189,34 @@ mod tests {
             heard.push(text.to_string());
         }
         assert_eq!(heard, ["0UAA=", "1UAA=", "0aGVsbG8="]);
+    }
+
+    /// Time passes when nobody can go on: then the server has taken all it takes.
+    #[tokio::test(start_paused = true)]
+    async fn api_638_what_no_port_reads_is_held_for_all_of_them_up_to_a_limit() {
+        let held = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let holding = held.clone();
+        let dial: crate::Dial = Arc::new(move |_| {
+            let (near, far) = duplex(64);
+            holding.lock().unwrap().push(far);
+            Box::pin(async move { Ok(Box::new(near) as Box<dyn Connection>) })
+        });
+        let deaf = Target { dial, pod: "web".into(), uid: "u1".into() };
+        let (near, far) = duplex(1 << 16);
+        let server = crate::websocket::accept(far).await;
+        let ports: Vec<u16> = (1..=100).collect();
+        tokio::spawn(async move { serve(server, Form::Bytes, &ports, deaf, Room::default()).await });
+        let (mut sink, mut messages) = WebSocketStream::from_raw_socket(near, Role::Client, None).await.split();
+        tokio::spawn(async move { while messages.next().await.is_some() {} });
+        let piece = vec![0; 512 << 10];
+        let mut taken = 0;
+        for channel in (0..200).step_by(2).cycle().take(1_000) {
+            let sent = sink.send(message(channel, &piece));
+            if tokio::time::timeout(std::time::Duration::from_secs(60), sent).await.is_err() {
+                break;
+            }
+            taken += piece.len();
+        }
+        assert!((piece.len()..=2 * crate::room::UNREAD_BYTES_MAX).contains(&taken), "{taken}");
     }
 }

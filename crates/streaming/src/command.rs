@@ -6,12 +6,23 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
+use crate::room::Place;
+
 /// What the client says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Said {
     Stdin(Bytes),
     StdinEnded,
     Resize(TerminalSize),
+}
+
+impl Said {
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::Stdin(bytes) => bytes.len(),
+            Self::StdinEnded | Self::Resize(_) => 0,
+        }
+    }
 }
 
 /// What the client is told, and on which stream.
@@ -23,9 +34,12 @@ pub(crate) enum Told {
     Status(Value),
 }
 
+/// With the place it has until somebody takes it.
+pub(crate) type Piece = (Said, Place);
+
 /// The other end. `said` ends when the client is gone.
 pub(crate) struct Client {
-    pub(crate) said: mpsc::Receiver<Said>,
+    pub(crate) said: mpsc::Receiver<Piece>,
     pub(crate) tells: mpsc::Sender<Told>,
 }
 
@@ -80,8 +94,8 @@ pub(crate) async fn converse(session: Session, purpose: Purpose, client: Client)
 }
 
 /// Until the client is gone.
-async fn listen(mut said: mpsc::Receiver<Said>, mut stdin: Option<Input>, resize: Option<mpsc::Sender<TerminalSize>>) {
-    while let Some(piece) = said.recv().await {
+async fn listen(mut said: mpsc::Receiver<Piece>, mut stdin: Option<Input>, resize: Option<mpsc::Sender<TerminalSize>>) {
+    while let Some((piece, _place)) = said.recv().await {
         match piece {
             Said::Stdin(bytes) => {
                 if let Some(input) = &mut stdin

@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncWrite, join, sink};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::command::Ends;
+use crate::room::Room;
 use crate::upgrade::{Form, Version};
 use crate::{spdy, websocket};
 
@@ -21,7 +22,7 @@ fn runtime() -> Runtime {
 
 pub fn spdy(bytes: &[u8]) {
     runtime().block_on(async {
-        let (mut session, connection) = spdy::open(client(bytes.to_vec()));
+        let (mut session, connection) = spdy::open(client(bytes.to_vec()), Room::default());
         let streams = async {
             let mut open = Vec::new();
             while let Some(mut stream) = session.opened.recv().await {
@@ -51,7 +52,7 @@ pub fn websocket(version: u8, bytes: &[u8]) {
     let ends = Ends { stdin: true, stdout: true, stderr: true, tty: true };
     let bytes = if version % 2 == 0 { bytes.to_vec() } else { framed(bytes) };
     runtime().block_on(async {
-        let (mut other, talk) = websocket::serve(client(bytes), protocol, ends).await;
+        let (mut other, talk) = websocket::serve(client(bytes), protocol, ends, Room::default()).await;
         let listen = async {
             while other.said.recv().await.is_some() {}
             drop(other);

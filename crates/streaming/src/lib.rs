@@ -33,10 +33,12 @@ mod idle;
 mod over_spdy;
 mod ports;
 mod reading;
+mod room;
 mod spdy;
 mod tunnel;
 mod upgrade;
 mod websocket;
 
 pub use ports::{Dial, Target};
+pub use room::Room;
 pub use upgrade::{PortsUpgrade, ReadingUpgrade, Refusal, Upgrade, is_websocket};

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-use crate::command::{Client, Ends, PIECES_MAX, Said, Told, sizes};
-use crate::spdy::{self, Gone, Outgoing, Stream};
+use crate::command::{Client, Ends, PIECES_MAX, Piece, Said, Told, sizes};
+use crate::room::{Place, Room};
+use crate::spdy::{self, Gone, Outgoing, Stream, Unread};
 
 /// API-635: what a client may take to open its streams, as upstream's server waits.
 const OPENING_MAX: Duration = Duration::from_secs(30);
@@ -18,20 +19,20 @@ const OPENING_MAX: Duration = Duration::from_secs(30);
 const FAREWELL_MAX: Duration = Duration::from_secs(5);
 
 /// The client's streams, and what must run for them to flow.
-pub(crate) fn serve<IO>(io: IO, ends: Ends) -> (Client, impl Future<Output = ()>)
+pub(crate) fn serve<IO>(io: IO, ends: Ends, room: Room) -> (Client, impl Future<Output = ()>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (says, said) = mpsc::channel(PIECES_MAX);
     let (tells, told) = mpsc::channel(PIECES_MAX);
-    (Client { said, tells }, talk(io, ends, says, told))
+    (Client { said, tells }, talk(io, (ends, room), says, told))
 }
 
-async fn talk<IO>(io: IO, ends: Ends, says: mpsc::Sender<Said>, mut told: mpsc::Receiver<Told>)
+async fn talk<IO>(io: IO, (ends, room): (Ends, Room), says: mpsc::Sender<Piece>, mut told: mpsc::Receiver<Told>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let (mut session, driver) = spdy::open(io);
+    let (mut session, driver) = spdy::open(io, room);
     let talking = async {
         let Ok(Some(streams)) = tokio::time::timeout(OPENING_MAX, Streams::collect(&mut session, ends)).await else {
             return session.close().await;
@@ -102,21 +103,21 @@ impl Streams {
     }
 }
 
-async fn listen(stdin: Option<Stream>, says: &mpsc::Sender<Said>) {
+async fn listen(stdin: Option<Stream>, says: &mpsc::Sender<Piece>) {
     let Some(mut stdin) = stdin else { return };
-    while let Some(bytes) = stdin.incoming.recv().await {
-        if says.send(Said::Stdin(bytes)).await.is_err() {
+    while let Some(Unread { data, place }) = stdin.incoming.recv().await {
+        if says.send((Said::Stdin(data), place)).await.is_err() {
             return;
         }
     }
-    let _ = says.send(Said::StdinEnded).await;
+    let _ = says.send((Said::StdinEnded, Place::NONE)).await;
 }
 
-async fn resizes(resize: Option<Stream>, says: &mpsc::Sender<Said>) {
+async fn resizes(resize: Option<Stream>, says: &mpsc::Sender<Piece>) {
     let Some(mut resize) = resize else { return };
-    while let Some(bytes) = resize.incoming.recv().await {
-        for size in sizes(&bytes) {
-            if says.send(Said::Resize(size)).await.is_err() {
+    while let Some(unread) = resize.incoming.recv().await {
+        for size in sizes(&unread.data) {
+            if says.send((Said::Resize(size), Place::NONE)).await.is_err() {
                 return;
             }
         }

@@ -11,6 +11,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::task::JoinSet;
 
 use crate::over_spdy::report;
+use crate::room::Room;
 use crate::spdy::{self, Gone, Outgoing, Stream};
 
 /// The pod whose ports are forwarded.
@@ -34,11 +35,11 @@ const HALVES_MAX: usize = 64;
 const CONNECTIONS_MAX: usize = 512;
 
 /// Until the client is gone.
-pub(crate) async fn serve<IO>(io: IO, target: Target)
+pub(crate) async fn serve<IO>(io: IO, target: Target, room: Room)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
-    let (session, driver) = spdy::open(io);
+    let (session, driver) = spdy::open(io, room);
     let forwarding = forward(session, target);
     tokio::select! {
         biased;
@@ -124,8 +125,8 @@ async fn exchange(data: Stream, error: &Outgoing, connection: Box<dyn Connection
     let Stream { mut incoming, outgoing, .. } = data;
     let (mut read, mut write) = tokio::io::split(connection);
     let into = async {
-        while let Some(bytes) = incoming.recv().await {
-            if write.write_all(&bytes).await.is_err() {
+        while let Some(unread) = incoming.recv().await {
+            if write.write_all(&unread.data).await.is_err() {
                 break;
             }
         }

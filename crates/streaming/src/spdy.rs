@@ -6,14 +6,14 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::command::PIECES_MAX;
+use crate::room::{Place, Room};
 use frame::Frame;
 use headers::{Compressor, Decompressor};
 
@@ -32,8 +32,8 @@ pub(crate) struct Stream {
 pub(crate) struct Incoming(mpsc::Receiver<Unread>);
 
 impl Incoming {
-    pub(crate) async fn recv(&mut self) -> Option<Bytes> {
-        self.0.recv().await.map(|unread| unread.data)
+    pub(crate) async fn recv(&mut self) -> Option<Unread> {
+        self.0.recv().await
     }
 
     /// What is there already.
@@ -44,9 +44,9 @@ impl Incoming {
 }
 
 /// Data that nobody has taken yet, and the room it takes meanwhile.
-struct Unread {
-    data: Bytes,
-    _room: OwnedSemaphorePermit,
+pub(crate) struct Unread {
+    pub(crate) data: Bytes,
+    pub(crate) place: Place,
 }
 
 /// Our direction of a stream. It ends when told to, not when dropped.
@@ -74,10 +74,8 @@ impl Outgoing {
     }
 }
 
-/// Streams a client may have open, what all of them hold that nobody has read
-/// (a frame fits in any case), and how long it may linger when all is said.
+/// Streams a client may have open, and how long it may linger when all is said.
 const STREAMS_MAX: usize = 1024;
-const UNREAD_BYTES_MAX: usize = 4 * frame::FRAME_BYTES_MAX;
 const LINGER_MAX: Duration = Duration::from_secs(5);
 
 /// The streams to come, and what must run for them to flow.
@@ -100,13 +98,12 @@ pub(crate) fn read_headers(plain: &[u8]) {
 }
 
 /// The second part runs until the connection has ended.
-pub(crate) fn open<IO>(io: IO) -> (Session, impl Future<Output = io::Result<()>>)
+pub(crate) fn open<IO>(io: IO, room: Room) -> (Session, impl Future<Output = io::Result<()>>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (opens, opened) = mpsc::channel(PIECES_MAX);
     let (frames, to_write) = mpsc::channel(PIECES_MAX);
-    let room = Arc::new(Semaphore::new(UNREAD_BYTES_MAX));
     let reader = Reader { opens, frames: frames.clone(), streams: BTreeMap::new(), newest: 0, room };
     (Session { opened, frames }, drive(io, reader, to_write))
 }
@@ -148,8 +145,7 @@ struct Reader {
     /// Where the data of open streams goes.
     streams: BTreeMap<u32, mpsc::Sender<Unread>>,
     newest: u32,
-    /// In bytes.
-    room: Arc<Semaphore>,
+    room: Room,
 }
 
 impl Reader {
@@ -198,13 +194,12 @@ impl Reader {
         if let Some(stream) = self.streams.get(&id)
             && !data.is_empty()
         {
-            let bytes = u32::try_from(data.len()).expect("frames are small");
             // Whoever dropped its end does not want it.
             tokio::select! {
                 biased;
                 () = stream.closed() => {}
-                Ok(room) = self.room.clone().acquire_many_owned(bytes) => {
-                    let _ = stream.send(Unread { data, _room: room }).await;
+                place = self.room.take(data.len()) => {
+                    let _ = stream.send(Unread { data, place }).await;
                 }
             }
         }

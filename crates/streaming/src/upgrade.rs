@@ -12,6 +12,7 @@ use crate::command::{Ends, Purpose, converse};
 use crate::idle::Idle;
 use crate::ports::{self, Target};
 use crate::reading::Shape;
+use crate::room::Room;
 use crate::{channels, over_spdy, reading, tunnel, websocket};
 
 /// A connection for a command, once the response is out.
@@ -19,6 +20,7 @@ use crate::{channels, over_spdy, reading, tunnel, websocket};
 pub struct Upgrade {
     on: OnUpgrade,
     carrier: Carrier,
+    room: Room,
 }
 
 /// A connection for forwarded ports, once the response is out.
@@ -28,6 +30,7 @@ pub struct PortsUpgrade {
     carrier: Carrier,
     /// Of a client that has a channel for each instead of saying them later.
     ports: Vec<u16>,
+    room: Room,
 }
 
 /// What brings the streams.
@@ -138,12 +141,17 @@ impl Upgrade {
     /// Of a request to execute or attach. The response is to be sent as it is.
     pub fn command<B>(request: &mut Request<B>) -> Result<(Self, Response<()>), Refusal> {
         let (carrier, response) = negotiate(request.headers(), &COMMANDS, COMMANDS_SPDY)?;
-        Ok((Self { on: hyper::upgrade::on(request), carrier }, response))
+        Ok((Self { on: hyper::upgrade::on(request), carrier, room: Room::default() }, response))
     }
 
     /// The connection itself, for whoever carries the protocol elsewhere.
     pub fn connection(self) -> OnUpgrade {
         self.on
+    }
+
+    /// What the client says shares this room with others.
+    pub fn within(self, room: Room) -> Self {
+        Self { room, ..self }
     }
 
     /// Connects the client to a command until that has ended or the client is
@@ -162,11 +170,11 @@ impl Upgrade {
         let Some(upgraded) = upgraded(self.on).await else { return };
         match self.carrier {
             Carrier::WebSocket(version) => {
-                let (client, talking) = websocket::serve(upgraded, version, Ends::of(&session)).await;
+                let (client, talking) = websocket::serve(upgraded, version, Ends::of(&session), self.room).await;
                 tokio::join!(converse(session, purpose, client), talking);
             }
             Carrier::Spdy => {
-                let (client, talking) = over_spdy::serve(upgraded, Ends::of(&session));
+                let (client, talking) = over_spdy::serve(upgraded, Ends::of(&session), self.room);
                 tokio::join!(converse(session, purpose, client), talking);
             }
         }
@@ -183,7 +191,7 @@ impl PortsUpgrade {
                 ports_of(request.uri().query().unwrap_or_default(), channels::ports_max(version.form()))?
             }
         };
-        Ok((Self { on: hyper::upgrade::on(request), carrier, ports }, response))
+        Ok((Self { on: hyper::upgrade::on(request), carrier, ports, room: Room::default() }, response))
     }
 
     /// The connection itself, for whoever carries the protocol elsewhere.
@@ -191,17 +199,23 @@ impl PortsUpgrade {
         self.on
     }
 
+    /// What the client says shares this room with others.
+    pub fn within(self, room: Room) -> Self {
+        Self { room, ..self }
+    }
+
     /// Connects until the client is gone. Spawn it, then send the response.
     pub async fn run(self, target: Target) {
         let Some(upgraded) = upgraded(self.on).await else { return };
         match self.carrier {
-            Carrier::Spdy => ports::serve(upgraded, target).await,
+            Carrier::Spdy => ports::serve(upgraded, target, self.room).await,
             Carrier::WebSocket(Version::Tunnel) => {
                 let (bytes, carrying) = tunnel::open(websocket::accept(upgraded).await);
-                tokio::join!(ports::serve(bytes, target), carrying);
+                tokio::join!(ports::serve(bytes, target, self.room), carrying);
             }
             Carrier::WebSocket(version) => {
-                channels::serve(websocket::accept(upgraded).await, version.form(), &self.ports, target).await;
+                let socket = websocket::accept(upgraded).await;
+                channels::serve(socket, version.form(), &self.ports, target, self.room).await;
             }
         }
     }

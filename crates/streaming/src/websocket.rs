@@ -16,7 +16,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use crate::command::{Client, Ends, PIECES_MAX, Said, Told, sizes};
+use crate::command::{Client, Ends, PIECES_MAX, Piece, Said, Told, sizes};
+use crate::room::Room;
 use crate::upgrade::{Form, Version};
 
 const STDIN: u8 = 0;
@@ -47,7 +48,7 @@ pub(crate) async fn accept<IO: AsyncRead + AsyncWrite + Unpin>(io: IO) -> Socket
 }
 
 /// The client's streams, and what must run for them to flow.
-pub(crate) async fn serve<IO>(io: IO, version: Version, ends: Ends) -> (Client, impl Future<Output = ()>)
+pub(crate) async fn serve<IO>(io: IO, version: Version, ends: Ends, room: Room) -> (Client, impl Future<Output = ()>)
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -61,7 +62,7 @@ where
     } else {
         STATUS
     };
-    (Client { said, tells }, talk(socket, (version, first), says, told))
+    (Client { said, tells }, talk(socket, (version, first), (says, room), told))
 }
 
 /// Both directions. `says` is dropped when the client is gone, the socket is
@@ -69,7 +70,7 @@ where
 async fn talk<IO>(
     socket: Socket<IO>,
     (version, first): (Version, u8),
-    says: mpsc::Sender<Said>,
+    (says, room): (mpsc::Sender<Piece>, Room),
     mut told: mpsc::Receiver<Told>,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin,
@@ -79,7 +80,13 @@ async fn talk<IO>(
         while let Some(Ok(message)) = stream.next().await {
             for piece in pieces(&message, version) {
                 // Nobody listens any more; the client must still be heard out.
-                let _ = says.send(piece).await;
+                tokio::select! {
+                    biased;
+                    () = says.closed() => {}
+                    place = room.take(piece.weight()) => {
+                        let _ = says.send((piece, place)).await;
+                    }
+                }
             }
         }
         drop(says);

@@ -7,7 +7,10 @@ use serde_json::Value;
 use crate::api::{Api, Call};
 use crate::auth::Identity;
 use crate::error::ApiError;
-use crate::object;
+use crate::{certificates, object};
+
+/// What a node writes on the object that shows one of its own pods.
+const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// What is being done; a changed document is defaulted but not yet limited to
 /// what the request may change.
@@ -35,9 +38,24 @@ pub(super) async fn check(api: &Api, call: &Call, write: Write<'_>) -> Result<()
             Err("can only access CSINode with the same name as the requesting node".to_owned())
         }
         ("ResourceSlice", write) => slice(node, write),
+        ("CertificateSigningRequest", Write::Create(doc)) => certificate_request(node, doc),
         _ => Ok(()),
     };
     verdict.map_err(|detail| ApiError::denied(call.kind, written_name(call, &write), detail))
+}
+
+/// What a node runs by itself is shown by that node alone: anybody else's
+/// mirror would only pretend. Upstream leaves it to nodes to remove such.
+pub(super) fn check_maker(call: &Call, doc: &Value) -> Result<(), ApiError> {
+    if call.kind.kind != "Pod" || !is_mirror(doc) || call.caller.node_name().is_some() {
+        return Ok(());
+    }
+    let detail = format!("only a node can create pods with the \"{MIRROR}\" annotation");
+    Err(ApiError::denied(call.kind, object::name(doc), detail))
+}
+
+fn is_mirror(doc: &Value) -> bool {
+    !object::at(doc, &["metadata", "annotations", MIRROR]).is_null()
 }
 
 type Verdict = Result<(), String>;
@@ -73,9 +91,8 @@ async fn check_mirror(api: &Api, call: &Call, node: &str, doc: &Value) -> Result
 
 /// The owner a mirror names, if everything else about it is right.
 fn mirror<'a>(node: &str, doc: &'a Value) -> Result<&'a Value, String> {
-    const MIRROR: &str = "kubernetes.io/config.mirror";
     let only = |what: &str| Err(format!("node \"{node}\" can only create pods with {what}"));
-    if object::at(doc, &["metadata", "annotations", MIRROR]).is_null() {
+    if !is_mirror(doc) {
         return Err(format!("pod does not have \"{MIRROR}\" annotation, node \"{node}\" can only create mirror pods"));
     }
     if object::text(doc, &["spec", "nodeName"]) != node {
@@ -162,11 +179,16 @@ fn deleted_pod(call: &Call, node: &str, old: &Value) -> Verdict {
 }
 
 /// A node does not choose what it runs.
-pub(super) fn check_binding(caller: &Identity, pod: &str) -> Result<(), ApiError> {
-    match caller.node_name() {
-        Some(_) => Err(ApiError::denied(&kinds::pod::KIND, pod, unexpected("binding"))),
-        None => Ok(()),
+pub(super) fn check_binding(caller: &Identity, pod: &str, binding: &Value) -> Result<(), ApiError> {
+    let denied = |detail: String| Err(ApiError::denied(&kinds::pod::KIND, pod, detail));
+    if caller.node_name().is_some() {
+        return denied(unexpected("binding"));
     }
+    // Its annotations become those of the pod, and no pod becomes a mirror.
+    if is_mirror(binding) {
+        return denied("may not add mirror pod annotation".to_owned());
+    }
+    Ok(())
 }
 
 fn unexpected(subresource: &str) -> String {
@@ -312,6 +334,20 @@ fn slice(node: &str, write: &Write<'_>) -> Verdict {
         return Ok(());
     }
     Err(format!("can only {verb} ResourceSlice with the same NodeName as the requesting node"))
+}
+
+/// API-684: a node asks for certificates in its own name only. Whatever else
+/// such a request says is for its signer to judge.
+fn certificate_request(node: &str, doc: &Value) -> Verdict {
+    const OF_NODES: [&str; 2] = ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"];
+    if !OF_NODES.contains(&object::text(doc, &["spec", "signerName"])) {
+        return Ok(());
+    }
+    let asked = certificates::asked(doc).map_err(|problem| format!("unable to parse csr: {problem}"))?;
+    if asked.subject.common_name.strip_prefix("system:node:") == Some(node) {
+        return Ok(());
+    }
+    Err(format!("can only create a node CSR with CN=system:node:{node}"))
 }
 
 #[cfg(test)]

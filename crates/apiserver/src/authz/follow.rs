@@ -2,6 +2,8 @@
 //! task and no delay, so that a binding counts in the request after the one
 //! that made it.
 
+use std::sync::{RwLock, RwLockReadGuard};
+
 use objects::{Kind, kinds};
 use serde_json::Value;
 use store::{ListRequest, Revision, Watch, WatchError};
@@ -12,7 +14,7 @@ use crate::error::ApiError;
 use crate::object;
 
 /// What is derived from all objects of some kinds.
-pub(crate) trait Index: Default + Send {
+pub(crate) trait Index: Default + Send + Sync {
     /// Group and plural.
     const KINDS: &'static [(&'static str, &'static str)];
 
@@ -22,48 +24,84 @@ pub(crate) trait Index: Default + Send {
 }
 
 /// An index and how far it has read.
-pub(crate) struct Follower<I>(Mutex<State<I>>);
+pub(crate) struct Follower<I> {
+    index: RwLock<Known<I>>,
+    /// Whoever holds them brings the index up to date; empty: nothing was read
+    /// yet.
+    watches: Mutex<Watches>,
+}
 
-struct State<I> {
+type Watches = Vec<(&'static Kind, Box<dyn Watch>)>;
+
+struct Known<I> {
     index: I,
-    /// Empty: nothing was read yet.
-    watches: Vec<(&'static Kind, Box<dyn Watch>)>,
     /// Nothing up to here is missing in the index.
     through: Revision,
 }
 
 impl<I: Index> Default for Follower<I> {
     fn default() -> Self {
-        Self(Mutex::new(State { index: I::default(), watches: Vec::new(), through: Revision(0) }))
+        let known = Known { index: I::default(), through: Revision(0) };
+        Self { index: RwLock::new(known), watches: Mutex::new(Vec::new()) }
     }
 }
 
 impl<I: Index> Follower<I> {
     /// Looks at the newest state.
     pub(crate) async fn read<T>(&self, api: &Api, look: impl FnOnce(&I) -> T) -> Result<T, ApiError> {
-        let mut state = self.0.lock().await;
-        if state.watches.is_empty() {
-            state.load(api).await?;
-        }
         // Most requests come when nothing was written since the last one.
-        let shown = api.store.shown();
-        if state.through == shown {
-            return Ok(look(&state.index));
+        if !self.is_current(api) {
+            let mut watches = self.watches.lock().await;
+            if !self.is_current(api) {
+                self.catch_up(api, &mut watches).await?;
+            }
         }
-        match state.catch_up().await {
-            Ok(()) => state.through = shown,
+        Ok(look(&self.known().index))
+    }
+
+    /// Looks at a state that somebody else may just be bringing up to date:
+    /// nobody waits for that.
+    pub(crate) async fn read_lately<T>(&self, api: &Api, look: impl FnOnce(&I) -> T) -> Result<T, ApiError> {
+        if self.known().through == Revision(0) {
+            return self.read(api, look).await;
+        }
+        if !self.is_current(api)
+            && let Ok(mut watches) = self.watches.try_lock()
+        {
+            self.catch_up(api, &mut watches).await?;
+        }
+        Ok(look(&self.known().index))
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Known<I>> {
+        self.index.read().expect("nobody panics while looking")
+    }
+
+    fn set(&self, change: impl FnOnce(&mut Known<I>)) {
+        change(&mut self.index.write().expect("nobody panics while looking"));
+    }
+
+    fn is_current(&self, api: &Api) -> bool {
+        self.known().through == api.store.shown()
+    }
+
+    async fn catch_up(&self, api: &Api, watches: &mut Watches) -> Result<(), ApiError> {
+        let shown = api.store.shown();
+        if watches.is_empty() {
+            return self.load(api, watches).await;
+        }
+        match self.poll(watches).await {
+            Ok(()) => self.set(|known| known.through = shown),
             // More has changed since the last look than history holds.
-            Err(WatchError::Compacted { .. }) => state.load(api).await?,
+            Err(WatchError::Compacted { .. }) => self.load(api, watches).await?,
             Err(error) => return Err(error.into()),
         }
-        Ok(look(&state.index))
+        Ok(())
     }
-}
 
-impl<I: Index> State<I> {
-    async fn load(&mut self, api: &Api) -> Result<(), ApiError> {
-        self.watches.clear();
-        let (mut index, mut watches) = (I::default(), Vec::new());
+    async fn load(&self, api: &Api, watches: &mut Watches) -> Result<(), ApiError> {
+        watches.clear();
+        let (mut index, mut begun, mut through) = (I::default(), Vec::new(), None);
         for (group, plural) in I::KINDS {
             let kind = kinds::find(group, "v1", plural).expect("indexed kinds are in the kinds table");
             let prefix = object::prefix(kind, None);
@@ -72,26 +110,30 @@ impl<I: Index> State<I> {
                 let (namespace, name) = place(kind, &entry.key);
                 index.put(kind, namespace, name, &object::document(entry));
             }
-            watches.push((kind, api.store.watch(&prefix, listing.revision).await?));
+            through.get_or_insert(listing.revision);
+            begun.push((kind, api.store.watch(&prefix, listing.revision).await?));
         }
-        *self = Self { index, watches, through: Revision(0) };
+        self.set(|known| *known = Known { index, through: through.unwrap_or(Revision(0)) });
+        *watches = begun;
         Ok(())
     }
 
-    async fn catch_up(&mut self) -> Result<(), WatchError> {
-        for (kind, watch) in &mut self.watches {
+    async fn poll(&self, watches: &mut Watches) -> Result<(), WatchError> {
+        for (kind, watch) in watches {
             loop {
                 let delivery = watch.poll().await?;
                 if delivery.events.is_empty() {
                     break;
                 }
-                for event in delivery.events {
-                    let (namespace, name) = place(kind, event.key());
-                    match event.now() {
-                        Some(entry) => self.index.put(kind, namespace, name, &object::document(entry)),
-                        None => self.index.remove(kind, namespace, name),
+                self.set(|known| {
+                    for event in delivery.events {
+                        let (namespace, name) = place(kind, event.key());
+                        match event.now() {
+                            Some(entry) => known.index.put(kind, namespace, name, &object::document(entry)),
+                            None => known.index.remove(kind, namespace, name),
+                        }
                     }
-                }
+                });
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use crate::auth::Identity;
 use crate::authz::{Access, Index, Object};
 use crate::object;
 
-pub(super) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+pub(crate) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 pub(super) const CATCH_ALL: &str = "catch-all";
 
 /// Upstream's defaults for what is left out.

@@ -1,8 +1,14 @@
 //! Server-side apply and the owners of fields, over the wire.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use crate::fixture::{Client, fixture, fixture_on, json_of, pod};
-use apiserver::Config;
+use ambient::{Clock, Ids, Rng};
+use apiserver::{ApiServer, Config, Identity};
 use serde_json::{Value, json};
+use store::{Entry, ListRequest, Listing, Memory, Op, ReadError, Revision, Store, Watch, WatchError, WriteError};
+use tokio::sync::Barrier;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -272,4 +278,118 @@ async fn api_464_what_is_too_large_with_its_owners_is_stored_without() {
     let (code, _) = admin.merge(&format!("{MAPS}/m"), &json!({"data": {"larger": "x".repeat(200_000)}})).await;
     assert!(code >= 400, "{code}");
     assert_eq!(admin.get(&format!("{MAPS}/m")).await.1, stored);
+}
+
+/// A store whose first writes of one key arrive together: all who made them
+/// found nothing there.
+struct Together {
+    inner: Memory,
+    key: &'static str,
+    arrived: AtomicUsize,
+    barrier: Barrier,
+}
+
+const WRITERS: usize = 4;
+
+#[async_trait::async_trait]
+impl Store for Together {
+    async fn revision(&self) -> Result<Revision, ReadError> {
+        self.inner.revision().await
+    }
+
+    fn shown(&self) -> Revision {
+        self.inner.shown()
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Arc<Entry>>, ReadError> {
+        self.inner.get(key).await
+    }
+
+    async fn list(&self, request: ListRequest<'_>) -> Result<Listing, ReadError> {
+        self.inner.list(request).await
+    }
+
+    async fn write(&self, batch: Vec<Op>) -> Result<Revision, WriteError> {
+        if &*batch[0].key == self.key && self.arrived.fetch_add(1, Ordering::SeqCst) < WRITERS {
+            self.barrier.wait().await;
+        }
+        self.inner.write(batch).await
+    }
+
+    async fn watch(&self, prefix: &str, after: Revision) -> Result<Box<dyn Watch>, WatchError> {
+        self.inner.watch(prefix, after).await
+    }
+
+    async fn compact(&self, through: Revision) -> Result<(), ReadError> {
+        self.inner.compact(through).await
+    }
+}
+
+async fn together(key: &'static str) -> Client {
+    let store = Together { inner: Memory::new(64), key, arrived: AtomicUsize::new(0), barrier: Barrier::new(WRITERS) };
+    let api = ApiServer::new(Arc::new(store), Config::default(), Clock::manual(), Ids::new(Rng::seeded(1)));
+    api.bootstrap().await.unwrap();
+    Client(api.service(Identity::admin()))
+}
+
+#[tokio::test]
+async fn api_459_of_many_who_apply_something_new_one_makes_it_and_the_others_change_it() {
+    let admin = together("/registry/configmaps/default/m").await;
+    let writers = (0..WRITERS).map(|writer| {
+        let admin = admin.clone();
+        let path = format!("{MAPS}/m?fieldManager=writer-{writer}");
+        tokio::spawn(async move { apply(&admin, &path, &map(json!({format!("key-{writer}"): "x"}))).await })
+    });
+    let mut codes = Vec::new();
+    for writer in writers.collect::<Vec<_>>() {
+        let (code, answer) = writer.await.unwrap();
+        assert!(code < 300, "{answer}");
+        codes.push(code);
+    }
+    codes.sort_unstable();
+    assert_eq!(codes, [200, 200, 200, 201]);
+    let (_, made) = admin.get(&format!("{MAPS}/m")).await;
+    assert_eq!(made["data"].as_object().unwrap().len(), WRITERS, "{made}");
+    assert_eq!(managers(&made).len(), WRITERS);
+}
+
+#[tokio::test]
+async fn api_459_who_lost_the_race_meets_conflicts_like_everybody() {
+    let admin = together("/registry/configmaps/default/m").await;
+    let writers = (0..WRITERS).map(|writer| {
+        let admin = admin.clone();
+        let path = format!("{MAPS}/m?fieldManager=writer-{writer}");
+        tokio::spawn(async move { apply(&admin, &path, &map(json!({"key": writer.to_string()}))).await })
+    });
+    let (mut made, mut refused) = (0, 0);
+    for writer in writers.collect::<Vec<_>>() {
+        match writer.await.unwrap() {
+            (201, _) => made += 1,
+            (409, status) => {
+                let message = status["message"].as_str().unwrap();
+                assert!(message.starts_with("Apply failed with 1 conflict: conflict with \"writer-"), "{status}");
+                refused += 1;
+            }
+            (code, answer) => panic!("{code}: {answer}"),
+        }
+    }
+    assert_eq!((made, refused), (1, WRITERS - 1));
+}
+
+#[tokio::test]
+async fn api_188_who_puts_something_new_and_comes_second_changes_it() {
+    let admin = together("/registry/services/endpoints/default/e").await;
+    let path = "/api/v1/namespaces/default/endpoints/e";
+    let writers = (0..WRITERS).map(|writer| {
+        let admin = admin.clone();
+        let labels = json!({"writer": writer.to_string()});
+        let doc = json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": "e", "labels": labels}});
+        tokio::spawn(async move { admin.put(path, &doc).await.0 })
+    });
+    let mut codes = Vec::new();
+    for writer in writers.collect::<Vec<_>>() {
+        codes.push(writer.await.unwrap());
+    }
+    codes.sort_unstable();
+    assert_eq!(codes, [200, 200, 200, 201]);
 }

@@ -570,3 +570,38 @@ async fn lists_of_nothing_are_refused_before_they_grow() {
         assert!(after - before < 300, "{} {}: {before} MiB, then {after}", bomb.method, bomb.content_type);
     }
 }
+
+/// Nanoseconds this thread was on a processor.
+fn spent_here() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().and_then(|number| number.parse().ok()).unwrap()
+}
+
+/// The thread of this test is the one all requests are answered on.
+#[tokio::test]
+async fn large_lists_are_decoded_written_and_packed_where_nobody_waits() {
+    let fixture = fixture().await;
+    let maps = format!("{NAMESPACE}/configmaps");
+    for number in 0..12 {
+        let data = map(4_000, |key| (format!("k{key}"), json!("x".repeat(100))));
+        let doc = json!({"metadata": {"name": format!("m{number}")}, "data": data});
+        assert_eq!(fixture.admin.post(&maps, &doc).await.0, 201);
+    }
+    for (name, query, headers) in [
+        ("table", "", ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")),
+        ("metadata", "", ("accept", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io")),
+        ("yaml", "", ("accept", "application/yaml")),
+        ("packed", "", ("accept-encoding", "gzip")),
+        ("indented", "?pretty=true", ("accept", "application/json")),
+        ("watched as table", "?watch=1&timeoutSeconds=1", ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")),
+    ] {
+        let request = Request::builder().uri(format!("{maps}{query}")).header(headers.0, headers.1);
+        let (all, here) = (spent(), spent_here());
+        let response = fixture.admin.send(request.body(Full::default()).unwrap()).await;
+        assert_eq!(response.status(), 200, "{name}");
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        let (all, here) = (spent() - all, spent_here() - here);
+        assert!(bytes.len() > 500, "{name}");
+        assert!(here < all / 2, "{name}: {here} ns of {all} ns were spent where others wait");
+    }
+}

@@ -199,6 +199,17 @@ async fn api_323_a_watch_list_ends_its_initial_events_with_a_bookmark() {
 }
 
 #[tokio::test]
+async fn api_005_a_timeout_that_is_no_duration_is_refused() {
+    let fixture = fixture().await;
+    let (code, status) = fixture.admin.get(&format!("{PODS}?timeout=invalid")).await;
+    let expected = "invalid timeout specified in the request URL - time: invalid duration \"invalid\"";
+    assert_eq!((code, &status["message"]), (400, &json!(expected)));
+    for fine in ["32s", "0s", "3m"] {
+        assert_eq!(fixture.admin.get(&format!("{PODS}?timeout={fine}")).await.0, 200, "{fine}");
+    }
+}
+
+#[tokio::test]
 async fn api_322_bookmarks_come_every_minute_and_before_the_end() {
     let fixture = fixture().await;
     let (_, list) = fixture.admin.get(PODS).await;

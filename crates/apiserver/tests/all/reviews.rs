@@ -23,6 +23,16 @@ fn message(answer: &Value) -> &str {
     answer["message"].as_str().unwrap_or_default()
 }
 
+/// May write what is in `default`, as the role says.
+async fn editor(fixture: &Fixture) -> Client {
+    let binding = json!({"metadata": {"name": "editors"}, "subjects": [{"kind": "Group", "name": "dev"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}});
+    let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings";
+    let (code, made) = fixture.admin.post(path, &binding).await;
+    assert_eq!(code, 201, "{made}");
+    user(fixture, "jane")
+}
+
 async fn with_tokens() -> Fixture {
     let pair = rcgen::KeyPair::generate().unwrap();
     let key = SigningKey {
@@ -241,7 +251,14 @@ async fn api_682_to_api_684_a_node_writes_what_is_its_own() {
     let now = json!({"gracePeriodSeconds": 0});
     assert_eq!(n2.delete(&format!("{PODS}/web"), &now).await.0, 403);
     assert_eq!(n1.delete(&format!("{PODS}/web"), &now).await.0, 200);
+}
 
+#[tokio::test]
+async fn api_682_a_node_alone_makes_mirror_pods_and_for_itself() {
+    let fixture = fixture().await;
+    let (n1, n2) = (node(&fixture, "n1"), node(&fixture, "n2"));
+    let (code, made) = n1.post("/api/v1/nodes", &json!({"metadata": {"name": "n1"}})).await;
+    assert_eq!(code, 201, "{made}");
     let uid = made["metadata"]["uid"].as_str().unwrap();
     let mut mirror = pod("static");
     mirror["spec"]["nodeName"] = json!("n1");
@@ -255,8 +272,28 @@ async fn api_682_to_api_684_a_node_writes_what_is_its_own() {
     assert_eq!(code, 403);
     assert!(message(&refused).contains("UID mismatch"), "{refused}");
     mirror["metadata"]["ownerReferences"][0]["uid"] = json!(uid);
+    // API-682: nor for another node, and nobody but a node does.
+    let (code, refused) = n2.post(PODS, &mirror).await;
+    assert_eq!(code, 403);
+    assert!(
+        message(&refused).contains("node \"n2\" can only create pods with spec.nodeName set to itself"),
+        "{refused}"
+    );
+    for client in [&fixture.admin, &editor(&fixture).await] {
+        let (code, refused) = client.post(PODS, &mirror).await;
+        let expected = "pods \"static\" is forbidden: only a node can create pods with the \"kubernetes.io/config.mirror\" annotation";
+        assert_eq!((code, message(&refused)), (403, expected));
+    }
     let (code, made) = n1.post(PODS, &mirror).await;
     assert_eq!(code, 201, "{made}");
+    // What a binding carries becomes part of the pod.
+    assert_eq!(fixture.admin.post(PODS, &pod("later")).await.0, 201);
+    let binding = json!({"apiVersion": "v1", "kind": "Binding", "target": {"kind": "Node", "name": "n1"},
+        "metadata": {"name": "later", "annotations": {"kubernetes.io/config.mirror": "x"}}});
+    for path in [format!("{PODS}/later/binding"), PODS.replace("/pods", "/bindings")] {
+        let (code, refused) = fixture.admin.post(&path, &binding).await;
+        assert_eq!((code, message(&refused)), (403, "pods \"later\" is forbidden: may not add mirror pod annotation"));
+    }
 }
 
 #[tokio::test]

@@ -254,6 +254,27 @@ async fn api_682_to_api_684_a_node_makes_by_no_way_what_is_not_its_own() {
 }
 
 #[tokio::test]
+async fn api_684_a_node_asks_for_certificates_in_its_own_name_only() {
+    let fixture = fixture().await;
+    let (n1, n2) = (node(&fixture, "n1"), node(&fixture, "n2"));
+    for name in ["system:node:n1", "system:node:n2"] {
+        fixture.admin.allow(name, everything()).await;
+    }
+    for signer in ["kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver-client-kubelet"] {
+        let mut ask = request("r", signer, "system:nodes");
+        let own = "can only create a node CSR with CN=system:node:n2";
+        refused(&fixture, &n2, &WITHOUT_PUT, REQUESTS, &ask, own).await;
+        let (code, made) = n1.post(&format!("{REQUESTS}?dryRun=All"), &ask).await;
+        assert_eq!(code, 201, "{made}");
+        ask["spec"]["request"] = json!(STANDARD.encode("nonsense"));
+        refused(&fixture, &n1, &WITHOUT_PUT, REQUESTS, &ask, "unable to parse csr: ").await;
+    }
+    // Others judge what they sign.
+    let (code, made) = n2.post(REQUESTS, &request("other", "example.com/s", "system:nodes")).await;
+    assert_eq!(code, 201, "{made}");
+}
+
+#[tokio::test]
 async fn api_594_a_node_binds_no_pod_by_any_way() {
     let fixture = fixture().await;
     fixture.admin.allow("system:node:n1", everything()).await;
@@ -373,6 +394,38 @@ async fn api_195_the_way_to_the_server_comes_back_however_it_was_removed() {
         let fourth = uid().await;
         assert!(fourth.is_string() && fourth != third, "{path}");
     }
+}
+
+#[tokio::test]
+async fn api_065_whose_turn_it_is_stays_known_whatever_is_removed() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    for plural in ["flowschemas", "prioritylevelconfigurations"] {
+        let path = format!("/apis/flowcontrol.apiserver.k8s.io/v1/{plural}");
+        let names = async || {
+            let (code, list) = admin.get(&path).await;
+            assert_eq!(code, 200);
+            let items = list["items"].as_array().unwrap().clone();
+            items.iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        let before = names().await;
+        assert_eq!(admin.delete(&format!("{path}/catch-all"), &Value::Null).await.0, 200);
+        assert_eq!(names().await, before);
+        assert_eq!(admin.delete(&path, &Value::Null).await.0, 200);
+        assert_eq!(names().await, before);
+    }
+}
+
+#[tokio::test]
+async fn a_refused_patch_of_a_secret_does_not_tell_its_contents() {
+    let fixture = fixture().await;
+    let admin = &fixture.admin;
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"kind": "Secret", "apiVersion": "v1", "metadata": {"name": "s"}});
+    assert_eq!(admin.post(secrets, &secret).await.0, 201);
+    let (code, answer) = admin.merge(&format!("{secrets}/s"), &json!({"data": {"k": "plain text!"}})).await;
+    assert_eq!(code, 422);
+    assert!(!answer.to_string().contains("plain text!"), "{answer}");
 }
 
 #[tokio::test]

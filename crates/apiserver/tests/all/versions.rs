@@ -1,5 +1,7 @@
 //! Which moment a get, list or watch shows (spec 03 §4.1, §5.2 to §5.4).
 
+use std::time::Duration;
+
 use crate::fixture::{Events, Fixture, fixture};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -228,6 +230,27 @@ async fn api_327_api_328_events_have_the_versions_of_their_changes() {
 }
 
 #[tokio::test]
+async fn api_213_pages_end_after_five_minutes_and_go_on_with_what_is_there() {
+    let fixture = fixture().await;
+    for name in ["a", "b", "c"] {
+        make(&fixture, name, "1").await;
+    }
+    let (_, first) = fixture.admin.get(&format!("{MAPS}?limit=1")).await;
+    let token = |page: &Value| page["metadata"]["continue"].as_str().unwrap().to_owned();
+    fixture.clock.advance(Duration::from_secs(200));
+    let (code, second) = fixture.admin.get(&format!("{MAPS}?limit=1&continue={}", token(&first))).await;
+    assert_eq!(code, 200, "{second}");
+    // What counts is when the first page was read, not the last one.
+    fixture.clock.advance(Duration::from_secs(200));
+    let (code, status) = fixture.admin.get(&format!("{MAPS}?limit=1&continue={}", token(&second))).await;
+    assert_eq!((code, &status["reason"]), (410, &json!("Expired")), "{status}");
+    make(&fixture, "d", "1").await;
+    let (code, rest) = fixture.admin.get(&format!("{MAPS}?limit=500&continue={}", token(&status))).await;
+    assert_eq!(code, 200, "{rest}");
+    assert!(rest["items"].as_array().unwrap().iter().any(|item| item["metadata"]["name"] == "d"), "{rest}");
+}
+
+#[tokio::test]
 async fn api_318_api_326_without_a_version_a_watch_begins_with_what_is_there() {
     let fixture = fixture().await;
     let a = make(&fixture, "a", "1").await;
@@ -237,7 +260,8 @@ async fn api_318_api_326_without_a_version_a_watch_begins_with_what_is_there() {
         let mut events = fixture.admin.watch(&format!("{MAPS}?{query}&allowWatchBookmarks=true")).await;
         assert_eq!(events.next().await.unwrap(), json!({"type": "ADDED", "object": a}), "with its own version");
         assert_eq!(events.next().await.unwrap(), json!({"type": "ADDED", "object": b}));
-        // Where the initial events end is told to those who asked for them.
+        let end = events.next().await.unwrap();
+        assert_eq!(end["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true", "{query}");
         let c = make(&fixture, "c", "1").await;
         assert_eq!(events.next().await.unwrap(), json!({"type": "ADDED", "object": c}));
         fixture.admin.delete(&format!("{MAPS}/c"), &Value::Null).await;
@@ -249,6 +273,18 @@ async fn api_318_api_326_without_a_version_a_watch_begins_with_what_is_there() {
     }
     make(&fixture, "c", "1").await;
     assert_eq!(events.brief().await, "ADDED c");
+}
+
+#[tokio::test]
+async fn api_325_without_initial_events_and_version_a_watch_begins_now() {
+    let fixture = fixture().await;
+    make(&fixture, "a", "1").await;
+    let plain = format!("{MAPS}?watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
+    for (version, name) in [("", "b"), ("&resourceVersion=0", "c")] {
+        let mut events = fixture.admin.watch(&format!("{plain}{version}")).await;
+        make(&fixture, name, "1").await;
+        assert_eq!(events.brief().await, format!("ADDED {name}"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

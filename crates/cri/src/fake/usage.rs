@@ -38,6 +38,7 @@ impl Fake {
                 sent_bytes: 1000,
                 sent_errors: 0,
             }),
+            disk: DiskUsage { bytes: 4096, inodes: 1 },
         };
         self.world().sandboxes.iter().filter(is_wanted).map(stats).collect()
     }
@@ -57,6 +58,7 @@ impl Fake {
             page_faults: 100,
             major_page_faults: 0,
             processes: 1,
+            oom_kills: 0,
         }
     }
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use cri::{
-    Container, ContainerConfig, ContainerId, ContainerState, CriError, Device, GuardedPaths, Mount, ProcessUser,
-    Propagation, SandboxId, Seccomp, SecurityContext,
+    AppArmor, Container, ContainerConfig, ContainerId, ContainerState, CriError, Device, GuardedPaths, Mount,
+    ProcessUser, Propagation, SandboxId, SeLinuxOptions, Seccomp, SecurityContext,
 };
 
 use super::{id32, nanoseconds, required, resources, signal, time};
@@ -229,6 +229,7 @@ fn mount_from_wire(wire: v1::Mount) -> Result<Mount, CriError> {
         sub_path: part.map(Into::into),
         container_path: wire.container_path.into(),
         readonly: wire.readonly || image.is_some(),
+        source_readonly: false,
         recursive_readonly: wire.recursive_read_only,
         propagation,
         image,
@@ -273,17 +274,41 @@ fn security_to_wire(security: &SecurityContext, namespaces: v1::NamespaceOption)
         masked_paths,
         readonly_paths,
         seccomp: Some(seccomp_to_wire(&security.seccomp)),
-        apparmor: None,
+        apparmor: security.apparmor.as_ref().map(apparmor_to_wire),
+        selinux_options: security.selinux.as_ref().map(|options| v1::SeLinuxOption {
+            user: options.user.clone(),
+            role: options.role.clone(),
+            type_: options.type_.clone(),
+            level: options.level.clone(),
+        }),
+    }
+}
+
+fn apparmor_to_wire(profile: &AppArmor) -> v1::SecurityProfile {
+    let (profile_type, localhost_ref) = match profile {
+        AppArmor::RuntimeDefault => (v1::ProfileType::RuntimeDefault, String::new()),
+        AppArmor::Unconfined => (v1::ProfileType::Unconfined, String::new()),
+        AppArmor::Localhost(name) => (v1::ProfileType::Localhost, name.clone()),
+    };
+    v1::SecurityProfile { profile_type: profile_type.into(), localhost_ref }
+}
+
+fn apparmor_from_wire(wire: v1::SecurityProfile) -> Result<AppArmor, CriError> {
+    match v1::ProfileType::try_from(wire.profile_type) {
+        Ok(v1::ProfileType::RuntimeDefault) => Ok(AppArmor::RuntimeDefault),
+        Ok(v1::ProfileType::Unconfined) => Ok(AppArmor::Unconfined),
+        // An empty name must never mean no profile (CVE-2023-2431).
+        Ok(v1::ProfileType::Localhost) if wire.localhost_ref.is_empty() => {
+            Err(CriError::Invalid("AppArmor profile: localhost_ref is empty".into()))
+        }
+        Ok(v1::ProfileType::Localhost) => Ok(AppArmor::Localhost(wire.localhost_ref)),
+        Err(_) => Err(CriError::Invalid(format!("AppArmor profile type {} does not exist", wire.profile_type))),
     }
 }
 
 fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<SecurityContext, CriError> {
     let namespaces = wire.namespace_options.unwrap_or_default();
     let has_target = namespaces.pid == i32::from(v1::NamespaceMode::Target);
-    // Whoever asks for a profile of their own must not run without it.
-    if wire.apparmor.is_some_and(|profile| profile.profile_type == i32::from(v1::ProfileType::Localhost)) {
-        return Err(CriError::Unsupported("apply AppArmor profiles"));
-    }
     if wire.run_as_group.is_some() && wire.run_as_user.is_none() && wire.run_as_username.is_empty() {
         return Err(CriError::Invalid("run_as_group: give run_as_user or run_as_username with it".into()));
     }
@@ -293,6 +318,7 @@ fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<Securit
     Ok(SecurityContext {
         run_as_user: id(wire.run_as_user, "run_as_user")?,
         run_as_username: Some(wire.run_as_username).filter(|name| !name.is_empty()),
+        run_as_non_root: false,
         run_as_group: id(wire.run_as_group, "run_as_group")?,
         supplemental_groups: groups.collect::<Result<_, _>>()?,
         strict_groups: wire.supplemental_groups_policy == i32::from(v1::SupplementalGroupsPolicy::Strict),
@@ -302,6 +328,13 @@ fn security_from_wire(wire: v1::LinuxContainerSecurityContext) -> Result<Securit
         capabilities_add: capabilities.add_capabilities,
         capabilities_drop: capabilities.drop_capabilities,
         seccomp: seccomp_from_wire(wire.seccomp)?,
+        apparmor: wire.apparmor.map(apparmor_from_wire).transpose()?,
+        selinux: wire.selinux_options.map(|options| SeLinuxOptions {
+            user: options.user,
+            role: options.role,
+            type_: options.type_,
+            level: options.level,
+        }),
         guarded: guarded_from_wire(wire.privileged, wire.masked_paths, wire.readonly_paths),
         pid_of: has_target.then_some(ContainerId(namespaces.target_id)),
     })
@@ -353,7 +386,7 @@ fn text(path: &Path) -> String {
 }
 
 /// What CRI runtimes hide only when told to, as upstream's agent tells them.
-const MASKED: [&str; 11] = [
+const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
     "/proc/interrupts",
@@ -365,6 +398,7 @@ const MASKED: [&str; 11] = [
     "/proc/sched_debug",
     "/proc/scsi",
     "/sys/firmware",
+    "/sys/devices/virtual/powercap",
 ];
 const READONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 

@@ -1,6 +1,6 @@
 //! What pods and containers use, both ways. Pure.
 
-use cri::{ContainerId, ContainerStats, NetworkUsage, Sandbox, SandboxId, SandboxStats, Usage};
+use cri::{ContainerId, ContainerStats, DiskUsage, NetworkUsage, Sandbox, SandboxId, SandboxStats, Usage};
 
 use super::image::used;
 use super::{nanoseconds, sandbox, time};
@@ -78,6 +78,8 @@ pub(crate) fn sandbox_from_wire(wire: v1::PodSandboxStats) -> Option<SandboxStat
         pod_uid: attributes.metadata?.uid,
         usage: usage(linux.cpu.unwrap_or_default(), linux.memory.unwrap_or_default(), processes),
         network,
+        // CRI has no place for it.
+        disk: DiskUsage::default(),
     })
 }
 
@@ -92,6 +94,7 @@ fn usage(cpu: v1::CpuUsage, memory: v1::MemoryUsage, processes: u64) -> Usage {
         page_faults: value(memory.page_faults),
         major_page_faults: value(memory.major_page_faults),
         processes,
+        oom_kills: 0,
     }
 }
 

@@ -12,9 +12,10 @@ use cri::{AttachRequest, ContainerId, ContainerState, CriError, ExecRequest, San
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use streaming::{Dial, PortsUpgrade, Refusal, Target, Upgrade};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use super::dispatch::ACCEPT_PAUSE;
 use super::{Answer, Server};
@@ -36,6 +37,14 @@ pub(super) struct Tickets(Mutex<BTreeMap<String, (Wanted, Mono)>>);
 /// How long a URL may stay unused, and how many may be, as in upstream's server.
 const UNUSED_MAX: Duration = Duration::from_secs(60);
 const TICKETS_MAX: usize = 1000;
+
+/// Connections that have no stream yet: anybody on this machine can make some.
+const CONNECTIONS_MAX: usize = 256;
+/// How long one may take to say which URL it wants, and until it has it.
+const QUESTION_MAX: Duration = Duration::from_secs(10);
+const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Of what it says.
+const HEADERS_BYTES_MAX: usize = 16 << 10;
 
 impl Tickets {
     fn put(&self, token: String, wanted: Wanted, now: Mono) -> Answer<()> {
@@ -105,6 +114,7 @@ impl Server {
     /// Answers until dropped.
     pub(super) async fn serve_streams(&self, listener: TcpListener) {
         let mut connections = tokio::task::JoinSet::new();
+        let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             while connections.try_join_next().is_some() {}
             let stream = match listener.accept().await {
@@ -115,15 +125,25 @@ impl Server {
                     continue;
                 }
             };
+            // Whoever is silent makes room within moments.
+            let Ok(place) = places.clone().acquire_owned().await else { return };
             let server = self.clone();
             connections.spawn(async move {
+                let _place = place;
                 let answer = hyper::service::service_fn(move |request| {
                     let server = server.clone();
                     async move { Ok::<_, Infallible>(server.stream(request).await) }
                 });
-                let http = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-                if let Err(error) = http.with_upgrades().await {
-                    tracing::debug!(%error, "a stream ended early");
+                let http = hyper::server::conn::http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .header_read_timeout(QUESTION_MAX)
+                    .max_buf_size(HEADERS_BYTES_MAX)
+                    .serve_connection(TokioIo::new(stream), answer);
+                // Ends with the answer: streams that were begun go on by themselves.
+                match tokio::time::timeout(ANSWER_MAX, http.with_upgrades()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "a stream was not begun"),
+                    Err(_) => tracing::debug!("a stream was not begun in time"),
                 }
             });
         }
@@ -213,6 +233,41 @@ mod tests {
     use ambient::Clock;
 
     use super::*;
+
+    /// The time is the test's: it passes while nothing else can be done.
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_say_nothing_or_too_much_make_room_for_others() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        use tokio::net::TcpStream;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let streams_at = listener.local_addr().unwrap();
+        let config = super::super::ServerConfig { log_root: "/nowhere".into(), streams_at };
+        let ids = ambient::Ids::new(ambient::Rng::seeded(1));
+        let runtime = Arc::new(cri::fake::Fake::new(Clock::manual(), ids.clone()));
+        let server = Server::new(runtime, config, Clock::manual(), ids);
+        tokio::spawn(async move { server.serve_streams(listener).await });
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push(TcpStream::connect(streams_at).await.unwrap());
+        }
+        let ask = async |text: &[u8]| {
+            let mut stream = TcpStream::connect(streams_at).await.unwrap();
+            stream.write_all(text).await.unwrap();
+            let mut answer = Vec::new();
+            let _ = stream.read_to_end(&mut answer).await;
+            String::from_utf8_lossy(&answer).into_owned()
+        };
+        let answer = ask(b"GET /exec/none HTTP/1.1\r\nhost: a\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
+        for mut stream in silent {
+            // Closed, with or without a word.
+            let _ = stream.read_to_end(&mut Vec::new()).await;
+        }
+        let long = format!("GET /exec/none HTTP/1.1\r\nhost: {}\r\n\r\n", "a".repeat(2 * HEADERS_BYTES_MAX));
+        let answer = ask(long.as_bytes()).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431"), "{answer}");
+    }
 
     #[test]
     fn a_url_works_once_and_for_a_minute() {

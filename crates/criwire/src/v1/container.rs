@@ -112,6 +112,8 @@ pub(crate) struct LinuxContainerSecurityContext {
     pub(crate) privileged: bool,
     #[prost(message, optional, tag = "3")]
     pub(crate) namespace_options: Option<NamespaceOption>,
+    #[prost(message, optional, tag = "4")]
+    pub(crate) selinux_options: Option<SeLinuxOption>,
     #[prost(message, optional, tag = "5")]
     pub(crate) run_as_user: Option<Int64Value>,
     #[prost(message, optional, tag = "12")]
@@ -134,6 +136,18 @@ pub(crate) struct LinuxContainerSecurityContext {
     pub(crate) seccomp: Option<SecurityProfile>,
     #[prost(message, optional, tag = "16")]
     pub(crate) apparmor: Option<SecurityProfile>,
+}
+
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub(crate) struct SeLinuxOption {
+    #[prost(string, tag = "1")]
+    pub(crate) user: String,
+    #[prost(string, tag = "2")]
+    pub(crate) role: String,
+    #[prost(string, tag = "3")]
+    pub(crate) type_: String,
+    #[prost(string, tag = "4")]
+    pub(crate) level: String,
 }
 
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use cri::Resources;
 
+use super::{children, pids};
+
 /// Sets what is given on version 1; `of` finds a controller's directory.
 pub(super) fn set_v1(of: impl Fn(&str) -> Option<PathBuf>, resources: &Resources) -> io::Result<()> {
     if let Some(cpu) = of("cpu") {
@@ -25,6 +27,28 @@ pub(super) fn set_v1(of: impl Fn(&str) -> Option<PathBuf>, resources: &Resources
 /// A cgroup may not get a larger part of the processor than the one around it,
 /// not even between the two writes.
 fn set_quota_v1(dir: &Path, period: Option<u64>, quota: Option<i64>) -> io::Result<()> {
+    match write_quota_v1(dir, period, quota) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            lift_quotas_of_the_dead(dir);
+            write_quota_v1(dir, period, quota)
+        }
+        result => result,
+    }
+}
+
+/// A pod keeps the cgroups of instances that ended. What nobody runs in needs
+/// no limit, and its old one must not keep those around it from a smaller one.
+fn lift_quotas_of_the_dead(dir: &Path) {
+    let mut dead: Vec<PathBuf> = children(dir).into_iter().filter(|child| pids(child).is_empty()).collect();
+    while let Some(child) = dead.pop() {
+        if let Err(error) = set(&child.join(QUOTA), "-1") {
+            tracing::debug!(cgroup = %child.display(), %error, "the quota of an ended instance stays");
+        }
+        dead.extend(children(&child));
+    }
+}
+
+fn write_quota_v1(dir: &Path, period: Option<u64>, quota: Option<i64>) -> io::Result<()> {
     match set_some(dir, PERIOD, period) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput && quota.is_some() => {
             set_some(dir, QUOTA, quota)?;

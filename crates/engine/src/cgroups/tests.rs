@@ -2,6 +2,7 @@
 
 use super::limits::cpu_weight;
 use super::*;
+use crate::images::testing::root_or_return;
 
 fn fake(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -171,6 +172,7 @@ fn version_2_tells_usage() {
         ("podium-t/p/memory.stat", stat),
         ("podium-t/p/memory.current", "1000\n"),
         ("podium-t/p/pids.current", "3\n"),
+        ("podium-t/p/memory.events", "max 9\noom 2\noom_kill 1\n"),
     ]);
     let cgroups = Cgroups::detect(dir.path(), "podium-t").unwrap();
     let at = Timestamp::UNIX_EPOCH;
@@ -183,6 +185,7 @@ fn version_2_tells_usage() {
         page_faults: 7,
         major_page_faults: 2,
         processes: 3,
+        oom_kills: 1,
     };
     assert_eq!(cgroups.usage(&cgroups.pod("p").unwrap(), at).unwrap(), expected);
     assert!(cgroups.usage(&cgroups.pod("gone").unwrap(), at).is_err());
@@ -215,4 +218,21 @@ fn lc_341_a_container_of_version_2_never_swaps_whatever_its_limit() {
     // A kernel without swap.
     fs::remove_file(dir.path().join("podium-t/c/memory.swap.max")).unwrap();
     cgroups.create(Path::new("podium-t/c"), &Resources::default(), Devices::All).unwrap();
+}
+
+/// A pod that was resized by a restart could never be given less again.
+#[test]
+fn tc_306_an_ended_instance_keeps_its_pod_from_no_smaller_quota() {
+    root_or_return!();
+    let mount = Path::new("/sys/fs/cgroup");
+    let cgroups = Cgroups::detect(mount, &format!("podium-quota-test-{}", std::process::id())).unwrap();
+    let (pod, dead) = (cgroups.pod("pod1").unwrap(), cgroups.pod("pod1").unwrap().join("c1"));
+    let quota = |quota| Resources { cpu_quota: Some(quota), cpu_period: Some(100_000), ..Resources::default() };
+    cgroups.create(&pod, &quota(50_000), Devices::Inherit).unwrap();
+    cgroups.create(&dead, &quota(50_000), Devices::Inherit).unwrap();
+    let lowered = cgroups.limit(&pod, &quota(20_000));
+    let now = cgroups.limits(&pod, &Resources::default()).cpu_quota;
+    cgroups.remove(cgroups.instance()).unwrap();
+    lowered.unwrap();
+    assert_eq!(now, Some(20_000));
 }

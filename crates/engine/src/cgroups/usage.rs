@@ -23,6 +23,7 @@ pub(super) fn read_v1(of: impl Fn(&str) -> Option<PathBuf>, at: Timestamp) -> io
         page_faults: field(&stat, "total_pgfault"),
         major_page_faults: field(&stat, "total_pgmajfault"),
         processes: of("pids").and_then(|dir| number(&dir, "pids.current")).unwrap_or(0),
+        oom_kills: oom_kills(&memory.join("memory.oom_control")),
     })
 }
 
@@ -40,7 +41,12 @@ pub(super) fn read_v2(dir: &Path, at: Timestamp) -> io::Result<Usage> {
         page_faults: field(&stat, "pgfault"),
         major_page_faults: field(&stat, "pgmajfault"),
         processes: number(dir, "pids.current").unwrap_or(0),
+        oom_kills: oom_kills(&dir.join("memory.events")),
     })
+}
+
+fn oom_kills(counters: &Path) -> u64 {
+    fs::read_to_string(counters).map_or(0, |counters| field(&counters, "oom_kill"))
 }
 
 /// From lines of a name and a number; 0 where the kernel does not tell.

@@ -25,10 +25,12 @@ impl ImageConfig {
     /// Who the process runs as, as far as the image says it (LC-316).
     pub(crate) fn image_user(&self) -> Option<cri::ImageUser> {
         let user = self.user.split(':').next().unwrap_or_default();
-        match (user, user.parse()) {
+        // A sign is no part of a number, and not every number is a user's: those are names, and nobody's.
+        let is_digits = user.bytes().all(|byte| byte.is_ascii_digit());
+        match (user, user.parse().ok().filter(|uid| is_digits && *uid != u32::MAX)) {
             ("", _) => None,
-            (_, Ok(uid)) => Some(cri::ImageUser::Uid(uid)),
-            (name, Err(_)) => Some(cri::ImageUser::Name(name.to_owned())),
+            (_, Some(uid)) => Some(cri::ImageUser::Uid(uid)),
+            (name, None) => Some(cri::ImageUser::Name(name.to_owned())),
         }
     }
 }

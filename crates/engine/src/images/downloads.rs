@@ -16,29 +16,38 @@ use super::read::Slice;
 /// Whoever has it is the only one to fetch this blob, on this machine.
 #[derive(Clone)]
 pub(super) struct Download {
-    path: PathBuf,
+    /// None: it has no name.
+    path: Option<PathBuf>,
     /// Locked; the lock goes with the last clone.
     file: Arc<File>,
 }
 
 impl Download {
-    /// Waits until nobody else fetches the blob. Whoever needs several takes
-    /// them in the order of their digests, or two could wait for each other.
-    pub(super) fn open(directory: &Path, digest: &str) -> Result<Download, ImageError> {
+    /// Nothing while somebody else fetches the blob. Whoever needs several
+    /// takes them in the order of their digests, or two could wait for each other.
+    pub(super) fn open(directory: &Path, digest: &str) -> Result<Option<Download>, ImageError> {
         let path = directory.join(digest.trim_start_matches("sha256:"));
-        let open = || -> io::Result<File> {
+        let open = || -> io::Result<Option<File>> {
             loop {
-                let file =
-                    File::options().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path)?;
-                lock(&file, FlockOperation::LockExclusive)?;
-                // Its last holder may have removed it while we waited.
-                if is_at(&file, &path) {
-                    return Ok(file);
+                let file = options().open(&path)?;
+                match lock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    // Its last holder may have removed it since we opened it.
+                    Ok(()) if !is_at(&file, &path) => {}
+                    Ok(()) => return Ok(Some(file)),
+                    Err(err) if err.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                    Err(err) => return Err(err),
                 }
             }
         };
         let file = open().map_err(ImageError::io(path.display().to_string()))?;
-        Ok(Download { path, file: Arc::new(file) })
+        Ok(file.map(|file| Download { path: Some(path), file: Arc::new(file) }))
+    }
+
+    /// One that nobody else finds; gone with its last clone.
+    pub(super) fn of_our_own(directory: &Path) -> Result<Download, ImageError> {
+        let open = || options().create(false).custom_flags(libc::O_TMPFILE).open(directory);
+        let file = open().map_err(ImageError::io(directory.display().to_string()))?;
+        Ok(Download { path: None, file: Arc::new(file) })
     }
 
     pub(super) fn len(&self) -> Result<u64, ImageError> {
@@ -60,12 +69,18 @@ impl Download {
 
     /// It has served its purpose.
     pub(super) fn remove(&self) -> Result<(), ImageError> {
-        fs::remove_file(&self.path).map_err(self.failed())
+        self.path.as_ref().map_or(Ok(()), fs::remove_file).map_err(self.failed())
     }
 
     fn failed(&self) -> impl FnOnce(io::Error) -> ImageError {
-        ImageError::io(self.path.display().to_string())
+        ImageError::io(self.path.as_ref().map_or_else(|| "image layer".to_owned(), |path| path.display().to_string()))
     }
+}
+
+fn options() -> fs::OpenOptions {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options
 }
 
 /// Removes what nobody fetches at the moment; returns how many.
@@ -113,19 +128,21 @@ mod tests {
     fn a_blob_has_one_fetcher_and_survives_it() {
         let directory = tempfile::tempdir().unwrap();
         let digest = format!("sha256:{}", "a".repeat(64));
-        let first = Download::open(directory.path(), &digest).unwrap();
+        let open = || Download::open(directory.path(), &digest).unwrap();
+        let first = open().unwrap();
         first.write_at(b"half", 0).unwrap();
         assert_eq!(clear(directory.path()).unwrap(), 0, "somebody fetches it");
-        let waiting = {
-            let (path, digest) = (directory.path().to_owned(), digest.clone());
-            std::thread::spawn(move || Download::open(&path, &digest).unwrap().len().unwrap())
-        };
+        assert!(open().is_none(), "nobody waits for it here");
+        let own = Download::of_our_own(directory.path()).unwrap();
+        own.write_at(b"other", 0).unwrap();
+        assert_eq!((first.len().unwrap(), own.len().unwrap()), (4, 5));
+        own.remove().unwrap();
         first.remove().unwrap();
+        assert_eq!(open().unwrap().len().unwrap(), 0, "the removed file is not taken for the new one");
         drop(first);
-        assert_eq!(waiting.join().unwrap(), 0, "the removed file is not taken for the new one");
 
-        Download::open(directory.path(), &digest).unwrap().write_at(b"half", 0).unwrap();
-        assert_eq!(Download::open(directory.path(), &digest).unwrap().len().unwrap(), 4);
+        open().unwrap().write_at(b"half", 0).unwrap();
+        assert_eq!(open().unwrap().len().unwrap(), 4);
         assert_eq!(clear(directory.path()).unwrap(), 1);
         assert!(super::super::children(directory.path()).unwrap().is_empty());
     }

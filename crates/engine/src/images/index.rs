@@ -28,6 +28,28 @@ pub(super) struct Index {
     /// By digest: what unpacked layers take.
     #[serde(default)]
     pub(super) layers: BTreeMap<String, LayerSize>,
+    /// By digest: who may have an unpacked layer without bringing it.
+    #[serde(default)]
+    origins: BTreeMap<String, Origins>,
+}
+
+/// Where the content of a layer came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Put here by whoever runs the node.
+    Archive,
+    /// Given by a registry, without credentials of a pod's own or with them.
+    Registry { repository: String, is_public: bool },
+}
+
+/// For whom a layer that is here may be used: as `imagePullCredentialsVerificationPolicy`
+/// has it for images, only for those to whom the registry would give it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Origins {
+    /// For everybody.
+    is_public: bool,
+    /// For whoever was given an image of one of these. Registries decide by repository.
+    repositories: BTreeSet<String>,
 }
 
 /// Of a layer as it lies on the disk, without the filesystem's own overhead.
@@ -64,6 +86,28 @@ impl Index {
 }
 
 impl Index {
+    pub(super) fn note_origin(&mut self, diff_id: &str, origin: &Origin) {
+        let known = self.origins.entry(diff_id.to_owned()).or_default();
+        match origin {
+            Origin::Archive | Origin::Registry { is_public: true, .. } => known.is_public = true,
+            Origin::Registry { repository, .. } => drop(known.repositories.insert(repository.clone())),
+        }
+    }
+
+    /// Whether who was given an image of this repository may have the layer as
+    /// it is here. One whose origin nobody noted has to be brought again.
+    pub(super) fn may_reuse(&self, diff_id: &str, repository: &str) -> bool {
+        self.origins.get(diff_id).is_some_and(|known| known.is_public || known.repositories.contains(repository))
+    }
+
+    /// Forgets the layers that are not kept; true if there were any.
+    pub(super) fn keep_layers(&mut self, is_kept: impl Fn(&str) -> bool) -> bool {
+        let before = self.layers.len() + self.origins.len();
+        self.layers.retain(|digest, _| is_kept(digest));
+        self.origins.retain(|digest, _| is_kept(digest));
+        self.layers.len() + self.origins.len() != before
+    }
+
     pub(super) fn named(&self, name: &str) -> Option<&str> {
         let has_it = |record: &Record| record.tags.contains(name) || record.digests.contains(name);
         self.images.iter().find(|(_, record)| has_it(record)).map(|(id, _)| id.as_str())

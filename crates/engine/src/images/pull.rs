@@ -16,6 +16,7 @@ use shim::crash;
 use super::downloads::Download;
 use super::flights::{Key, Outcome};
 use super::incoming::{Description, Found};
+use super::index::Origin;
 use super::limits::{DOWNLOAD_ATTEMPTS_MAX, FRUITLESS_ATTEMPTS_MAX, INDEX_DEPTH_MAX, PARALLEL_DOWNLOADS};
 use super::manifest::{self, Descriptor, Document, architecture};
 use super::read::{Hashing, digest_of, read_error};
@@ -60,15 +61,17 @@ impl Images {
 
 async fn pull(images: Arc<Images>, reference: Reference, options: PullOptions) -> Result<cri::Image, ImageError> {
     let name = reference.to_string();
+    let is_public = options.auth.is_none();
     let session = {
         let (images, reference) = (images.clone(), reference.clone());
-        blocking(move || Session::new(&reference, &images.registries, options.auth, images.patience)).await
+        blocking(move || Session::new(&reference, &images.registries, options.auth, images.patience, &images.names))
+            .await
     };
     let watcher = options.watcher.unwrap_or_else(|| Arc::new(|_, _| ()));
     let failed = |source, mirrors| ImageError::Pull { reference: name, source: Box::new(source), mirrors };
     match session {
         Ok(session) => {
-            let pull = Pull { images, reference, session, watcher };
+            let pull = Pull { images, reference, session, watcher, is_public };
             pull.run().await.map_err(|source| failed(source, pull.session.complaints()))
         }
         Err(err) => Err(failed(err, String::new())),
@@ -80,6 +83,8 @@ struct Pull {
     reference: Reference,
     session: Session,
     watcher: Watcher,
+    /// Asked for without credentials: anybody would be given it.
+    is_public: bool,
 }
 
 /// A layer in its two forms.
@@ -182,12 +187,13 @@ impl Pull {
         };
         let incoming = description.with(found)?;
         let (images, watcher) = (self.images.clone(), self.watcher.clone());
+        let origin = Origin::Registry { repository: self.reference.repository.clone(), is_public: self.is_public };
         blocking(move || {
             let unpacked = |diff_id: &str| {
                 let layer = layers.iter().find(|layer| layer.diff_id == diff_id);
                 layer.inspect(|layer| watcher(&layer.blob.digest, LayerProgress::Unpacked));
             };
-            let taken_in = images.take_in(&[incoming], &unpacked);
+            let taken_in = images.take_in(&[incoming], &origin, &unpacked);
             crash::point("pull.taken-in");
             // What could not be unpacked is not worth its space, except where
             // it is needed in a moment.
@@ -217,10 +223,15 @@ impl Pull {
 
     /// What is not here yet, complete and verified, by digest.
     async fn fetch_layers(&self, layers: &[Layer]) -> Result<BTreeMap<String, Download>, ImageError> {
-        let is_here = |layer: &Layer| self.images.layer_path(&layer.diff_id).exists();
+        // What the registry gave for this repository, or to anybody, is given
+        // to who was just given a manifest of it. Anything else has to come again.
+        let is_here = |layer: &Layer| -> Result<bool, ImageError> {
+            let is_theirs = self.images.index.current()?.may_reuse(&layer.diff_id, &self.reference.repository);
+            Ok(is_theirs && self.images.layer_path(&layer.diff_id).exists())
+        };
         let mut missing: BTreeMap<String, &Layer> = BTreeMap::new();
         for layer in layers {
-            match is_here(layer) {
+            match is_here(layer)? {
                 true => (self.watcher)(&layer.blob.digest, LayerProgress::Present),
                 false => drop(missing.insert(layer.blob.digest.clone(), layer)),
             }
@@ -228,11 +239,10 @@ impl Pull {
         let mut downloads: BTreeMap<String, (Descriptor, Download)> = BTreeMap::new();
         // In the order of digests, see `Download::open`.
         for (digest, layer) in missing {
-            let (directory, name) = (self.images.root.join("downloads"), digest.clone());
-            let download = blocking(move || Download::open(&directory, &name)).await?;
+            let download = self.open_download(&digest).await?;
             crash::point("pull.opened");
             // Somebody else fetched it while we waited.
-            match is_here(layer) {
+            match is_here(layer)? {
                 true => {
                     (self.watcher)(&layer.blob.digest, LayerProgress::Present);
                     download.remove()?;
@@ -250,6 +260,22 @@ impl Pull {
         }
         fetched?;
         Ok(downloads.into_iter().map(|(digest, (_, download))| (digest, download)).collect())
+    }
+
+    /// Somebody else may fetch the same from a registry that takes for ever:
+    /// then we do without what it has, after a while.
+    async fn open_download(&self, digest: &str) -> Result<Download, ImageError> {
+        for _ in 0..DOWNLOAD_LOOKS_MAX {
+            // By repository: nobody goes on with what others were given.
+            let name = download_name(&self.reference.repository, digest);
+            let directory = self.images.root.join("downloads");
+            if let Some(download) = blocking(move || Download::open(&directory, &name)).await? {
+                return Ok(download);
+            }
+            tokio::time::sleep(self.images.patience.pause).await;
+        }
+        let directory = self.images.root.join("downloads");
+        blocking(move || Download::of_our_own(&directory)).await
     }
 
     fn check_space(&self, wanted: u64) -> Result<(), ImageError> {
@@ -411,6 +437,10 @@ impl Pull {
     }
 }
 
+fn download_name(repository: &str, digest: &str) -> String {
+    digest_of(format!("{repository}@{digest}").as_bytes())
+}
+
 fn nonsense(detail: String) -> ImageError {
     ImageError::Nonsense { detail }
 }
@@ -439,6 +469,8 @@ async fn blocking<T: Send + 'static>(
     done.map_err(|err| ImageError::io("image pull")(std::io::Error::other(err)))?
 }
 
+/// How often we look whether somebody else's download of the same has ended.
+const DOWNLOAD_LOOKS_MAX: usize = 20;
 /// How often in a row layers may be collected under our hands.
 const VANISHED_MAX: usize = 3;
 /// Few large writes instead of many small ones.

@@ -9,6 +9,7 @@ mod challenge;
 mod dial;
 mod hosts;
 mod http;
+mod names;
 mod proxy;
 mod tls;
 
@@ -26,11 +27,12 @@ use hyper::body::Incoming;
 use serde::Deserialize;
 
 pub(super) use self::http::{PATIENCE, Patience, Trouble};
+pub(super) use self::names::Names;
 pub use self::proxy::ProxyConfig;
 
 use self::challenge::Challenge;
 use self::hosts::{Host, Tls};
-use self::http::{Http, Question, Trust, authorization, is_same_origin, plain, trouble};
+use self::http::{Flow, Http, Question, Trust, authorization, is_same_origin, plain, trouble};
 use self::proxy::Proxies;
 use super::ImageError;
 use super::limits::{JSON_BYTES_MAX, TOKEN_BYTES_MAX};
@@ -71,15 +73,14 @@ pub(super) struct Endpoint {
 }
 
 /// The content of a blob from some point on.
-pub(super) struct Blob<'a> {
+pub(super) struct Blob {
     pub(super) starts_at: u64,
-    http: &'a Http,
-    body: Incoming,
+    body: Flow,
 }
 
-impl Blob<'_> {
+impl Blob {
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
-        self.http.next_piece(&mut self.body).await
+        self.body.next().await
     }
 }
 
@@ -90,13 +91,14 @@ impl Session {
         config: &RegistryConfig,
         auth: Option<RegistryAuth>,
         patience: Patience,
+        names: &Names,
     ) -> Result<Session, ImageError> {
         let (domain, path) = reference.repository.split_once('/').unwrap_or(("docker.io", &reference.repository));
         let proxies = Arc::new(Proxies::new(&config.proxies));
         let endpoint = |host: Host| {
             let (own, elsewhere) = (tls::config(&host.tls)?, tls::config_elsewhere(&host.tls)?);
             let trust = Trust { own, elsewhere, proxy: tls::config_elsewhere(&Tls::default())? };
-            let http = Http::new(trust, proxies.clone(), patience);
+            let http = Http::new(trust, proxies.clone(), patience, names.clone());
             Ok(Endpoint { host, http, proof: Mutex::default() })
         };
         let hosts = hosts::hosts(config.hosts_dir.as_deref(), domain, config.plain_http)?;
@@ -188,7 +190,7 @@ impl Session {
 
     /// A blob's bytes from `from` on, or from its beginning where the source
     /// cannot do that.
-    pub(super) async fn blob<'a>(&self, source: &'a Endpoint, digest: &str, from: u64) -> Result<Blob<'a>, Trouble> {
+    pub(super) async fn blob(&self, source: &Endpoint, digest: &str, from: u64) -> Result<Blob, Trouble> {
         let mut question = Question::new(Method::GET, self.uri(source, "blobs", digest)?);
         if from > 0 {
             let range = format!("bytes={from}-").parse().map_err(|_| Trouble::Nonsense("range".into()))?;
@@ -205,10 +207,10 @@ impl Session {
             StatusCode::RANGE_NOT_SATISFIABLE if from > 0 => return self.blob_from_start(source, digest).await,
             _ => return Err(trouble(&answer, &at)),
         };
-        Ok(Blob { starts_at, http: &source.http, body: answer.into_body() })
+        Ok(Blob { starts_at, body: source.http.flow(answer.into_body()) })
     }
 
-    async fn blob_from_start<'a>(&self, source: &'a Endpoint, digest: &str) -> Result<Blob<'a>, Trouble> {
+    async fn blob_from_start(&self, source: &Endpoint, digest: &str) -> Result<Blob, Trouble> {
         Box::pin(self.blob(source, digest, 0)).await
     }
 

@@ -97,7 +97,8 @@ impl Images {
             bytes: sum.bytes + size.bytes,
             inodes: sum.inodes + size.inodes,
         };
-        let used = index.layers.values().fold(DiskUsage { bytes: 0, inodes: 0 }, add);
+        let merged = self.merged_sizes(&index)?;
+        let used = index.layers.values().chain(merged).fold(DiskUsage { bytes: 0, inodes: 0 }, add);
         Ok(ImageFs { mount_point: self.root.clone(), used })
     }
 
@@ -122,7 +123,7 @@ impl Images {
         let mut index = Index::clone(&*self.index.current()?);
         keep.extend(index.images.values().flat_map(|record| &record.layers).map(|digest| self.layer_path(digest)));
         let mut swept = 0;
-        for layer in children(&self.root.join("layers"))? {
+        for layer in children(&self.root.join("layers"))?.into_iter().chain(self.all_merged()?) {
             if !keep.contains(&layer) {
                 let aside = self.root.join("tmp").join(layer.file_name().unwrap_or_default());
                 fs::rename(&layer, &aside).map_err(io_at(&layer))?;
@@ -130,9 +131,7 @@ impl Images {
                 swept += 1;
             }
         }
-        let before = index.layers.len();
-        index.layers.retain(|digest, _| keep.contains(&self.layer_path(digest)));
-        if index.layers.len() != before {
+        if index.keep_layers(|digest| keep.contains(&self.layer_path(digest))) {
             self.index.replace(&index, lock)?;
         }
         for mark in children(&self.root.join("used"))? {

@@ -63,6 +63,26 @@ fn later_environment_entries_win_and_appear_once() {
 }
 
 #[test]
+fn lc_322_tens_of_thousands_of_variables_are_merged_in_order() {
+    let envs = |value: &str| (0..80_000).map(|n| (format!("V{n}"), value.to_owned())).collect::<Vec<_>>();
+    let config = ContainerConfig { envs: [envs("old"), envs("new")].concat(), ..config() };
+    let env = program(&config, &image(), "h").unwrap().env;
+    assert_eq!(env.len(), 3 + 80_000);
+    assert_eq!((env[3].as_str(), env[80_002].as_str()), ("V0=new", "V79999=new"));
+}
+
+#[test]
+fn lc_322_what_the_kernel_would_refuse_is_refused_whoever_says_it() {
+    let refused = |image: &ImageConfig| program(&config(), image, "h").unwrap_err().to_string();
+    let of_env = |env: Vec<String>| refused(&ImageConfig { env, ..image() });
+    assert!(of_env(vec![format!("A={}", "x".repeat(128 << 10))]).contains("argument list too long: an argument"));
+    let many: Vec<String> = (0..30).map(|n| format!("V{n}={}", "x".repeat(100_000))).collect();
+    assert!(of_env(many).contains("argument list too long: environment and arguments"));
+    let long = refused(&ImageConfig { cmd: vec!["x".repeat(128 << 10)], ..image() });
+    assert!(long.contains("argument list too long: an argument"), "{long}");
+}
+
+#[test]
 fn tc_072_the_pods_stop_signal_beats_the_images() {
     let pod = ContainerConfig { stop_signal: Some("SIGUSR1".into()), ..config() };
     assert_eq!(program(&pod, &image(), "h").unwrap().stop_signal, 10);

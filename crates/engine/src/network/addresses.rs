@@ -59,6 +59,10 @@ impl Addresses {
         Ok(Addresses { range, path, journal, table, _lock: lock })
     }
 
+    pub(super) fn of(&self, sandbox: &SandboxId) -> Option<Ipv4Addr> {
+        self.table.by_sandbox.get(sandbox).copied()
+    }
+
     /// The sandbox's address; the same one as long as it is not freed.
     pub(super) fn allocate(&mut self, sandbox: &SandboxId) -> Result<Ipv4Addr, NetworkError> {
         if let Some(address) = self.table.by_sandbox.get(sandbox) {

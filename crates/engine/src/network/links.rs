@@ -9,6 +9,7 @@ use std::path::Path;
 use futures::TryStreamExt;
 use netlink_packet_route::address::AddressAttribute;
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourFlags, NeighbourState};
 use rtnetlink::sys::{AsyncSocket, TokioSocket, protocols::NETLINK_ROUTE};
 use rtnetlink::{Handle, LinkBridge, LinkBridgePort, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 use rustix::io::Errno;
@@ -150,11 +151,22 @@ impl Links {
             .controller(bridge)
             .up()
             .build();
-        self.handle.link().add(message).execute().await?;
+        self.handle.link().add(message).execute().await
+    }
+
+    /// The bridge knows whose port it is, and never learns otherwise: its table
+    /// has one entry for each pod, whatever pods send, and a frame for nobody
+    /// goes to nobody.
+    pub(super) async fn seal_port(&self, name: &str, mac: [u8; 6]) -> Result<(), NetworkError> {
         // Where bridges are filtered (`bridge-nf-call-iptables`), a pod that
         // asks itself by a port of the node is sent back where it came from.
-        let hairpin = LinkBridgePort::new(0).name(pair.host_name.to_owned()).hairpin(true);
-        self.handle.link().set_port(hairpin.build()).execute().await
+        let port = LinkBridgePort::new(0).name(name.to_owned()).hairpin(true).learning(false).flood(false);
+        self.handle.link().set_port(port.build()).execute().await.map_err(failed(name, "set up bridge port"))?;
+        let index = self.find(name).await?.map(|link| link.header.index).unwrap_or_default();
+        let owner = self.handle.neighbours().add_bridge(index, &mac).replace();
+        // "static": "permanent" would be the bridge's own.
+        let owner = owner.state(NeighbourState::Noarp).flags(NeighbourFlags::Controller);
+        owner.execute().await.map_err(failed(name, "name the owner of bridge port"))
     }
 
     /// The sandbox's side: loopback, address, way out.

@@ -8,15 +8,16 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsFd;
+use std::sync::{Mutex, PoisonError};
 
 use netlink_packet_core::{
-    DefaultNla, Emitable, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage,
-    NetlinkPayload, Parseable,
+    DefaultNla, Emitable, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkBuffer,
+    NetlinkMessage, NetlinkPayload, Parseable,
 };
 use netlink_packet_netfilter::nftables::{
-    Bitwise, ChainAttribute, ChainMessage, Cmp, DataAttribute, ExpressionAttribute, Expressions, Hook, Immediate,
-    InetHookNumber, ListAttribute, Meta, MetaKey, NfTablesMessage, Operator, Payload, Register, RuleAttribute,
-    RuleMessage, TableAttribute, TableFlags, TableMessage, Verdict, VerdictAttribute,
+    Bitwise, ChainAttribute, ChainMessage, Cmp, DataAttribute, ExpressionAttribute, Expressions, Hook, HookNumber,
+    Immediate, ListAttribute, Meta, MetaKey, NfTablesMessage, Operator, Payload, Register, RuleAttribute, RuleMessage,
+    TableAttribute, TableFlags, TableMessage, Verdict, VerdictAttribute,
 };
 use netlink_packet_netfilter::none::ControlMessage;
 use netlink_packet_netfilter::{NetfilterHeader, NetfilterMessage, NetfilterProtoFamily};
@@ -28,16 +29,33 @@ pub(super) type Step = ListAttribute<ExpressionAttribute>;
 
 /// A chain with its rules; without a hook it is only jumped to.
 pub(super) struct Chain {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) hook: Option<ChainHook>,
     pub(super) rules: Vec<Vec<Step>>,
 }
 
-#[derive(Clone, Copy)]
 pub(super) struct ChainHook {
     pub(super) kind: &'static str,
-    pub(super) at: InetHookNumber,
+    pub(super) at: HookNumber,
     pub(super) priority: i32,
+    /// In tables of `Family::Device`: whose frames these are.
+    pub(super) device: Option<String>,
+}
+
+/// What a table sees: packets of IPv4, or every frame of a device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Family {
+    Ip,
+    Device,
+}
+
+impl From<Family> for NetfilterProtoFamily {
+    fn from(family: Family) -> Self {
+        match family {
+            Family::Ip => Self::IPv4,
+            Family::Device => Self::NetDev,
+        }
+    }
 }
 
 /// A range of addresses.
@@ -54,6 +72,7 @@ pub(super) enum Address {
     Destination = 16,
 }
 
+const LINK_HEADER: u32 = 0;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 /// Of TCP, UDP and SCTP alike.
@@ -75,6 +94,24 @@ fn in_range(address: Address, net: Net, operator: Operator) -> Vec<Step> {
         masked(mask.to_be_bytes().to_vec()),
         compare(operator, network.to_be_bytes().to_vec()),
     ]
+}
+
+/// The Ethernet header has these bytes there.
+pub(super) fn has_in_frame(offset: u32, expected: &[u8]) -> Vec<Step> {
+    in_header(LINK_HEADER, offset, Operator::Equal, expected)
+}
+
+pub(super) fn has_not_in_frame(offset: u32, expected: &[u8]) -> Vec<Step> {
+    in_header(LINK_HEADER, offset, Operator::NotEqual, expected)
+}
+
+/// The header behind it (IPv4, ARP) has these bytes there; what is too short has not.
+pub(super) fn has_in_packet(offset: u32, expected: &[u8]) -> Vec<Step> {
+    in_header(NETWORK_HEADER, offset, Operator::Equal, expected)
+}
+
+fn in_header(header: u32, offset: u32, operator: Operator, expected: &[u8]) -> Vec<Step> {
+    vec![load(header, offset, expected.len() as u32), compare(operator, expected.to_vec())]
 }
 
 pub(super) fn is_to_port(protocol: u8, port: u16) -> Vec<Step> {
@@ -135,7 +172,16 @@ pub(super) fn redirect(address: Ipv4Addr, port: u16) -> Vec<Step> {
 
 pub(super) fn drop_it() -> Step {
     const NF_DROP: u32 = 0;
-    set(Register::Verdict, DataAttribute::Verdict(vec![VerdictAttribute::Code(Verdict::Other(NF_DROP))]))
+    verdict(NF_DROP)
+}
+
+pub(super) fn accept() -> Step {
+    const NF_ACCEPT: u32 = 1;
+    verdict(NF_ACCEPT)
+}
+
+fn verdict(code: u32) -> Step {
+    set(Register::Verdict, DataAttribute::Verdict(vec![VerdictAttribute::Code(Verdict::Other(code))]))
 }
 
 pub(super) fn jump(chain: &str) -> Step {
@@ -188,7 +234,8 @@ fn other(name: &str, attributes: impl IntoIterator<Item = (u16, u32)>) -> Step {
 
 /// A connection to the firewall of the namespace it was opened in.
 pub(super) struct Firewall {
-    socket: Socket,
+    /// One at a time: an answer is for whoever asked last.
+    socket: Mutex<Socket>,
 }
 
 impl Firewall {
@@ -199,51 +246,81 @@ impl Firewall {
         // Answers are there when sending returns; reading must not wait for more.
         socket.set_non_blocking(true)?;
         rustix::net::sockopt::set_socket_send_buffer_size_force(socket.as_fd(), BATCH_BYTES_MAX)?;
-        Ok(Firewall { socket })
+        Ok(Firewall { socket: Mutex::new(socket) })
     }
 
     /// The table is this from now on, all of it at one instant.
-    pub(super) fn replace(&self, table: &str, chains: &[Chain]) -> io::Result<()> {
+    pub(super) fn replace(&self, family: Family, table: &str, chains: &[Chain]) -> io::Result<()> {
         let mut messages = removal(table);
         messages.push(new_table(table));
-        messages.extend(chains.iter().map(|chain| (NLM_F_CREATE, new_chain(table, chain))));
-        for chain in chains {
-            let rules = chain.rules.iter().map(|rule| (NLM_F_CREATE | NLM_F_APPEND, new_rule(table, chain.name, rule)));
-            messages.extend(rules);
+        messages.extend(additions(table, chains));
+        self.commit(family, messages)
+    }
+
+    /// One chain of the table is this from now on; the others stay.
+    pub(super) fn replace_chain(&self, family: Family, table: &str, chain: &Chain) -> io::Result<()> {
+        let add = || {
+            let added = additions(table, std::slice::from_ref(chain));
+            self.commit(family, std::iter::once(new_table(table)).chain(added).collect())
+        };
+        match add() {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                self.remove_chain(family, table, &chain.name)?;
+                add()
+            }
+            outcome => outcome,
         }
-        self.commit(messages)
     }
 
-    pub(super) fn remove(&self, table: &str) -> io::Result<()> {
-        self.commit(removal(table))
+    pub(super) fn remove(&self, family: Family, table: &str) -> io::Result<()> {
+        self.commit(family, removal(table))
     }
 
-    fn commit(&self, messages: Vec<(u16, NfTablesMessage)>) -> io::Result<()> {
+    /// That it is gone already, e.g. with its device, is fine.
+    pub(super) fn remove_chain(&self, family: Family, table: &str, chain: &str) -> io::Result<()> {
+        let attributes = vec![ChainAttribute::Table(table.to_owned()), ChainAttribute::Name(chain.to_owned())];
+        match self.commit(family, vec![(0, NfTablesMessage::DeleteChain(ChainMessage { attributes }))]) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            outcome => outcome,
+        }
+    }
+
+    fn commit(&self, family: Family, messages: Vec<(u16, NfTablesMessage)>) -> io::Result<()> {
         let mut batch = Vec::new();
         push(&mut batch, control(ControlMessage::BatchBegin), NLM_F_REQUEST);
         let last = messages.len().saturating_sub(1);
         for (index, (flags, message)) in messages.into_iter().enumerate() {
             // Failures are always told; success of the last is success of all.
             let ack = if index == last { NLM_F_ACK } else { 0 };
-            let header = NetfilterHeader::new(NetfilterProtoFamily::IPv4, 0, 0);
+            let header = NetfilterHeader::new(family.into(), 0, 0);
             push(&mut batch, NetfilterMessage::new(header, message), NLM_F_REQUEST | flags | ack);
         }
         push(&mut batch, control(ControlMessage::BatchEnd), NLM_F_REQUEST);
-        self.socket.send(&batch, 0)?;
-        self.answer()
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        socket.send(&batch, 0)?;
+        answer(&socket)
     }
+}
 
-    fn answer(&self) -> io::Result<()> {
-        let mut is_done = false;
-        loop {
-            let mut buffer = bytes::BytesMut::with_capacity(ANSWER_BYTES_MAX);
-            match self.socket.recv(&mut buffer, 0) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                outcome => outcome?,
-            };
-            is_done |= read_answer(&buffer)?;
+/// All that is there must be read, or the next to ask would take it for his.
+fn answer(socket: &Socket) -> io::Result<()> {
+    let mut outcome = Err(io::Error::other("the kernel did not answer"));
+    let mut is_refused = false;
+    loop {
+        let mut buffer = bytes::BytesMut::with_capacity(ANSWER_BYTES_MAX);
+        match socket.recv(&mut buffer, 0) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return outcome,
+            outcome => outcome?,
+        };
+        match read_answer(&buffer) {
+            Ok(false) => {}
+            _ if is_refused => {}
+            Ok(true) => outcome = Ok(()),
+            Err(error) => {
+                is_refused = true;
+                outcome = Err(error);
+            }
         }
-        if is_done { Ok(()) } else { Err(io::Error::other("the kernel did not answer")) }
     }
 }
 
@@ -271,14 +348,24 @@ fn new_table(table: &str) -> (u16, NfTablesMessage) {
     (NLM_F_CREATE, NfTablesMessage::NewTable(TableMessage { attributes }))
 }
 
+/// All chains before the first rule: rules name chains.
+fn additions(table: &str, chains: &[Chain]) -> Vec<(u16, NfTablesMessage)> {
+    let mut messages: Vec<_> =
+        chains.iter().map(|chain| (NLM_F_CREATE | NLM_F_EXCL, new_chain(table, chain))).collect();
+    for chain in chains {
+        let rules = chain.rules.iter().map(|rule| (NLM_F_CREATE | NLM_F_APPEND, new_rule(table, &chain.name, rule)));
+        messages.extend(rules);
+    }
+    messages
+}
+
 fn new_chain(table: &str, chain: &Chain) -> NfTablesMessage {
-    let mut attributes = vec![ChainAttribute::Table(table.to_owned()), ChainAttribute::Name(chain.name.to_owned())];
-    if let Some(hook) = chain.hook {
+    let mut attributes = vec![ChainAttribute::Table(table.to_owned()), ChainAttribute::Name(chain.name.clone())];
+    if let Some(hook) = &chain.hook {
         attributes.push(ChainAttribute::Type(hook.kind.to_owned()));
-        attributes.push(ChainAttribute::Hook(vec![
-            Hook::Number(hook.at.into()),
-            Hook::Priority(hook.priority.cast_unsigned()),
-        ]));
+        let mut place = vec![Hook::Number(hook.at), Hook::Priority(hook.priority.cast_unsigned())];
+        place.extend(hook.device.clone().map(Hook::NetDeviceName));
+        attributes.push(ChainAttribute::Hook(place));
     }
     NfTablesMessage::NewChain(ChainMessage { attributes })
 }

@@ -15,6 +15,14 @@ pub struct Published {
     pub address: Ipv4Addr,
 }
 
+/// What the firewall leads where.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Leading {
+    pub(super) published: Vec<Published>,
+    /// Of these ports the node's loopback is its own: somebody listens there.
+    pub(super) kept: Vec<(Protocol, u16)>,
+}
+
 /// An address that pods call by TCP, and where on this machine that leads. Only
 /// pods of this bridge get there, whoever else uses the same addresses; it may
 /// be the loopback, of which pods see this one port and nothing else.
@@ -35,17 +43,19 @@ const MULTICAST: Net = Net { address: Ipv4Addr::new(224, 0, 0, 0), prefix_length
 const HOST_PORTS: &str = "host-ports";
 
 /// The whole table of an instance.
-pub(super) fn chains(bridge: &str, pods: Net, published: &[Published], entrances: &[Entrance]) -> Vec<Chain> {
+pub(super) fn chains(bridge: &str, pods: Net, leading: &Leading, entrances: &[Entrance]) -> Vec<Chain> {
     let to_host_ports = || vec![all([nft::is_to_this_machine(), vec![nft::jump(HOST_PORTS)]])];
-    let nat = |at, priority| Some(ChainHook { kind: "nat", at, priority });
+    let hook = |kind, at: InetHookNumber, priority| Some(ChainHook { kind, at: at.into(), priority, device: None });
     let arriving = entrances.iter().map(|entrance| enter(bridge, entrance)).chain(to_host_ports()).collect();
-    let guard = ChainHook { kind: "filter", at: InetHookNumber::PreRouting, priority: FIRST_OF_ALL };
+    let guard = vec![guard_loopback(bridge), guard_sources(bridge, pods)];
+    let own = leading.kept.iter().map(keep_loopback).chain(to_host_ports()).collect();
+    let chain = |name: &str, hook, rules| Chain { name: name.to_owned(), hook, rules };
     vec![
-        Chain { name: HOST_PORTS, hook: None, rules: published.iter().map(host_port).collect() },
-        Chain { name: "guard", hook: Some(guard), rules: vec![guard_loopback(bridge)] },
-        Chain { name: "arriving", hook: nat(InetHookNumber::PreRouting, BEFORE_ROUTING), rules: arriving },
-        Chain { name: "own", hook: nat(InetHookNumber::LocalOut, BEFORE_ROUTING), rules: to_host_ports() },
-        Chain { name: "leaving", hook: nat(InetHookNumber::PostRouting, AFTER_ROUTING), rules: ways_out(pods) },
+        chain(HOST_PORTS, None, leading.published.iter().map(host_port).collect()),
+        chain("guard", hook("filter", InetHookNumber::PreRouting, FIRST_OF_ALL), guard),
+        chain("arriving", hook("nat", InetHookNumber::PreRouting, BEFORE_ROUTING), arriving),
+        chain("own", hook("nat", InetHookNumber::LocalOut, BEFORE_ROUTING), own),
+        chain("leaving", hook("nat", InetHookNumber::PostRouting, AFTER_ROUTING), ways_out(pods)),
     ]
 }
 
@@ -53,6 +63,13 @@ pub(super) fn chains(bridge: &str, pods: Net, published: &[Published], entrances
 /// not get there (CVE-2020-8558).
 fn guard_loopback(bridge: &str) -> Vec<Step> {
     all([nft::came_in_by(bridge), nft::is_in(Address::Destination, LOOPBACK), vec![nft::drop_it()]])
+}
+
+/// A bridge that routes the loopback would also believe that somebody there
+/// sent it. What its ports let through is checked already, frame by frame;
+/// this holds without them.
+fn guard_sources(bridge: &str, pods: Net) -> Vec<Step> {
+    all([nft::came_in_by(bridge), nft::is_not_in(Address::Source, pods), vec![nft::drop_it()]])
 }
 
 fn enter(bridge: &str, entrance: &Entrance) -> Vec<Step> {
@@ -75,6 +92,11 @@ fn host_port(published: &Published) -> Vec<Step> {
     };
     let is_for_us = nft::is_to_port(number(port.protocol), port.host_port);
     all([only_at, is_for_us, nft::redirect(published.address, port.container_port)])
+}
+
+fn keep_loopback((protocol, port): &(Protocol, u16)) -> Vec<Step> {
+    let is_there = nft::is_in(Address::Destination, LOOPBACK);
+    all([is_there, nft::is_to_port(number(*protocol), *port), vec![nft::accept()]])
 }
 
 /// Whose answers would not find back gets the node's address.
@@ -106,5 +128,13 @@ fn number(protocol: Protocol) -> u8 {
         Protocol::Tcp => 6,
         Protocol::Udp => 17,
         Protocol::Sctp => 132,
+    }
+}
+
+pub(super) fn name(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Tcp => "TCP",
+        Protocol::Udp => "UDP",
+        Protocol::Sctp => "SCTP",
     }
 }

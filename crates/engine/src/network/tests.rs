@@ -1,5 +1,7 @@
 //! Real interfaces, in namespaces made for one test: "the node" is one, each pod another.
 
+mod hostile;
+
 use std::future::Future;
 use std::io::{Read, Write};
 use std::net::{SocketAddrV4, TcpListener, TcpStream};
@@ -480,5 +482,54 @@ fn another_instance_keeps_its_firewall() {
         again.publish(Vec::new).await.unwrap();
         assert!(hear(Ipv4Addr::LOCALHOST, 8080).is_err());
         again.destroy().await.unwrap();
+    });
+}
+
+/// The API server's port was taken over like this.
+#[test]
+fn a_host_port_takes_nothing_that_the_node_listens_on() {
+    root_or_return!();
+    on_a_node(async || {
+        let (node, pod, outside) = (Node::new(), Pod::new(), Outside::new().await);
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        let port = web(8080, address).port;
+        network.check_ports(std::slice::from_ref(&port)).await.unwrap();
+        let everywhere = TcpListener::bind("0.0.0.0:8080").unwrap();
+        let refused = network.check_ports(std::slice::from_ref(&port)).await.unwrap_err();
+        let told = "host port 8080/TCP is in use on this node: something listens on 0.0.0.0:8080";
+        assert_eq!(refused.to_string(), told);
+        drop(everywhere);
+        // On the loopback alone: that stays its own, the rest is the pod's.
+        let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).unwrap();
+        network.check_ports(std::slice::from_ref(&port)).await.unwrap();
+        network.publish(|| vec![web(8080, address)]).await.unwrap();
+        serve_one(own);
+        assert_eq!(hear(Ipv4Addr::LOCALHOST, 8080).unwrap(), "hello 127.0.0.1");
+        serve_one(pod.listen(address));
+        assert_eq!(outside.machine.run(|| hear(NODE, 8080)).unwrap(), format!("hello {OUTSIDE}"));
+    });
+}
+
+#[test]
+fn nobody_on_the_node_listens_in_vain_where_a_host_port_is() {
+    root_or_return!();
+    on_a_node(async || {
+        ip(&["link", "set", "lo", "up"]);
+        let (node, pod) = (Node::new(), Pod::new());
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        let mut udp = web(8080, address);
+        udp.port.protocol = cri::Protocol::Udp;
+        network.publish(|| vec![web(8080, address), udp]).await.unwrap();
+        let taken = |bound: io::Result<()>| bound.unwrap_err().kind() == io::ErrorKind::AddrInUse;
+        assert!(taken(TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).map(drop)));
+        assert!(taken(std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 8080)).map(drop)));
+        // What we hold ourselves is in nobody's way: a pod's next sandbox has the same port.
+        network.check_ports(&[web(8080, address).port]).await.unwrap();
+        network.publish(|| vec![web(8080, address)]).await.unwrap();
+        assert!(std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 8080)).is_ok());
+        network.publish(Vec::new).await.unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).is_ok());
     });
 }

@@ -1,22 +1,24 @@
 //! Layers laid over each other by copying: a container's root where overlayfs
-//! cannot be used, and what an image brings for its volumes.
+//! cannot be used, what an image brings for its volumes, and images of several
+//! layers that are mounted as volumes.
 //!
 //! Both sides are private directories that nobody else changes meanwhile;
-//! symbolic links are copied, never followed.
+//! symbolic links are copied, never followed. A layer may be nested deeper
+//! than any path is long, so everything goes by descriptor (`trees`).
 
-use std::collections::HashMap;
-use std::ffi::OsStr;
-use std::fs::{self, File, Metadata};
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, FileType, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
+use trees::{Entry, Ladder, Resume, Walk};
 
 /// The whole of an image. `target` exists and is empty.
 pub(crate) fn copy_layers(layers: &[PathBuf], target: &Path) -> io::Result<()> {
-    layers.iter().try_for_each(|layer| merge(layer, target, 0, &mut Links::new()))
+    layers.iter().try_for_each(|layer| merge(layer, target))
 }
 
 /// What the image has in its directory `inner`, with that directory's mode and
@@ -25,12 +27,12 @@ pub(crate) fn copy_directory(layers: &[PathBuf], inner: &Path, target: &Path) ->
     for layer in layers {
         match find(layer, inner)? {
             Found::Untouched => {}
-            Found::Hidden => clear(target)?,
+            Found::Hidden => trees::empty(Ladder::at(target)?)?,
             Found::Directory { path, hides_lower } => {
                 if hides_lower {
-                    clear(target)?;
+                    trees::empty(Ladder::at(target)?)?;
                 }
-                merge(&path, target, 0, &mut Links::new())?;
+                merge(&path, target)?;
             }
         }
     }
@@ -55,7 +57,7 @@ fn find(layer: &Path, inner: &Path) -> io::Result<Found> {
         let Component::Normal(name) = component else { continue };
         path.push(name);
         match fs::symlink_metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => hides_lower |= is_opaque(&path)?,
+            Ok(metadata) if metadata.is_dir() => hides_lower |= is_opaque(Ladder::at(&path)?.here())?,
             Ok(_) => return Ok(Found::Hidden),
             Err(err) if err.kind() == io::ErrorKind::NotFound && hides_lower => return Ok(Found::Hidden),
             Err(err) if err.kind() == io::ErrorKind::NotFound => return Ok(Found::Untouched),
@@ -65,124 +67,146 @@ fn find(layer: &Path, inner: &Path) -> io::Result<Found> {
     Ok(Found::Directory { path, hides_lower })
 }
 
-/// Where a file of the layer with several names was put first.
-type Links = HashMap<(u64, u64), PathBuf>;
-
-fn merge(source: &Path, target: &Path, depth: usize, links: &mut Links) -> io::Result<()> {
-    if depth > DEPTH_MAX {
-        return Err(io::Error::other(format!("{}: directories are nested too deeply", source.display())));
-    }
-    for entry in fs::read_dir(source)? {
-        let entry = entry?;
-        let (from, to) = (entry.path(), target.join(entry.file_name()));
-        let metadata = fs::symlink_metadata(&from)?;
-        if metadata.is_dir() {
-            make_way_for_directory(&from, &to)?;
-            merge(&from, &to, depth + 1, links)?;
-        } else {
-            remove(&to)?;
-            copy_entry(&from, &to, &metadata, links)?;
+fn merge(source: &Path, target: &Path) -> io::Result<()> {
+    let mut links = Links { place: target.with_file_name("links"), directory: None };
+    let (mut from, mut to) = (Walk::new(Ladder::at(source)?), Ladder::at(target)?);
+    loop {
+        match from.next_entry()? {
+            Some(entry) if entry.is_directory() => enter(&mut from, &mut to, &entry)?,
+            Some(entry) => {
+                trees::remove_at(to.here(), entry.name.as_c_str())?;
+                copy_entry(from.here(), to.here(), &entry.name, &mut links)?;
+            }
+            None => {
+                // Now that nothing more is made in it.
+                set_attributes(from.here(), to.here(), &rustix::fs::fstat(from.here())?)?;
+                if !from.leave()? {
+                    return links.remove();
+                }
+                to.leave()?;
+            }
+        }
+        if from.depth() != to.depth() {
+            return Err(io::Error::other(format!("{} changed while it was copied", source.display())));
         }
     }
-    set_attributes(source, target, &fs::symlink_metadata(source)?)
 }
 
-fn make_way_for_directory(from: &Path, to: &Path) -> io::Result<()> {
-    let is_directory = fs::symlink_metadata(to).is_ok_and(|there| there.is_dir());
-    if !is_directory || is_opaque(from)? {
-        remove(to)?;
+/// On both sides; a directory of the lower layers stays, unless it is hidden.
+fn enter(from: &mut Walk, to: &mut Ladder, entry: &Entry) -> io::Result<()> {
+    from.enter(entry, Resume::After)?;
+    let there = rustix::fs::statat(to.here(), &entry.name, AtFlags::SYMLINK_NOFOLLOW);
+    let is_directory = there.is_ok_and(|there| FileType::from_raw_mode(there.st_mode) == FileType::Directory);
+    if !is_directory || is_opaque(from.here())? {
+        trees::remove_at(to.here(), entry.name.as_c_str())?;
     }
-    match fs::DirBuilder::new().mode(0o700).create(to) {
-        Err(err) if err.kind() != io::ErrorKind::AlreadyExists => Err(err),
+    match rustix::fs::mkdirat(to.here(), &entry.name, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => to.enter(&entry.name).map(drop),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Files of a layer with several names: each is linked to a place beside the
+/// target under its number, where the next name finds it without a path.
+struct Links {
+    place: PathBuf,
+    /// There once it is needed.
+    directory: Option<OwnedFd>,
+}
+
+impl Links {
+    fn directory(&mut self) -> io::Result<BorrowedFd<'_>> {
+        if self.directory.is_none() {
+            trees::remove(&self.place)?;
+            fs::create_dir(&self.place)?;
+            self.directory = Some(File::open(&self.place)?.into());
+        }
+        Ok(self.directory.as_ref().expect("it was made just now").as_fd())
+    }
+
+    fn remove(self) -> io::Result<()> {
+        self.directory.map_or(Ok(()), |_| trees::remove(&self.place))
+    }
+}
+
+fn copy_entry(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, links: &mut Links) -> io::Result<()> {
+    let found = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    match FileType::from_raw_mode(found.st_mode) {
+        FileType::RegularFile if found.st_nlink > 1 => {
+            let (links, number) = (links.directory()?, found.st_ino.to_string());
+            match rustix::fs::linkat(links, &number, to, name, AtFlags::empty()) {
+                Err(Errno::NOENT) => {}
+                linked => return Ok(linked?),
+            }
+            copy_file(from, to, name, &found)?;
+            Ok(rustix::fs::linkat(to, name, links, &number, AtFlags::empty())?)
+        }
+        FileType::RegularFile => copy_file(from, to, name, &found),
+        FileType::Symlink => {
+            rustix::fs::symlinkat(rustix::fs::readlinkat(from, name, Vec::new())?, to, name)?;
+            set_owner_and_time(to, name, &found)
+        }
+        FileType::Fifo => {
+            rustix::fs::mknodat(to, name, FileType::Fifo, Mode::from_raw_mode(found.st_mode & 0o7777), 0)?;
+            set_owner_and_time(to, name, &found)
+        }
+        // What is left are whiteouts: they have done their work.
         _ => Ok(()),
     }
 }
 
-fn copy_entry(from: &Path, to: &Path, metadata: &Metadata, links: &mut Links) -> io::Result<()> {
-    let kind = metadata.file_type();
-    if kind.is_file() {
-        let key = (metadata.dev(), metadata.ino());
-        if let Some(first) = links.get(&key) {
-            return fs::hard_link(first, to);
-        }
-        let mut source = File::options().read(true).custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(from)?;
-        let mut copy = File::options().write(true).create_new(true).mode(0o600).open(to)?;
-        io::copy(&mut source, &mut copy)?;
-        if metadata.nlink() > 1 {
-            links.insert(key, to.to_owned());
-        }
-        return set_attributes(from, to, metadata);
-    }
-    if kind.is_symlink() {
-        std::os::unix::fs::symlink(fs::read_link(from)?, to)?;
-        return set_owner_and_time(to, metadata);
-    }
-    if kind.is_fifo() {
-        rustix::fs::mknodat(CWD, to, FileType::Fifo, Mode::from_raw_mode(metadata.mode() & 0o7777), 0)?;
-        return set_owner_and_time(to, metadata);
-    }
-    // What is left are whiteouts: they have done their work.
-    Ok(())
+fn copy_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, found: &Stat) -> io::Result<()> {
+    let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut source = File::from(rustix::fs::openat(from, name, read, Mode::empty())?);
+    let mut copy = File::from(rustix::fs::openat(to, name, make, Mode::RUSR | Mode::WUSR)?);
+    io::copy(&mut source, &mut copy)?;
+    set_attributes(source.as_fd(), copy.as_fd(), found)
 }
 
-fn set_attributes(from: &Path, to: &Path, metadata: &Metadata) -> io::Result<()> {
+fn set_attributes(from: BorrowedFd<'_>, to: BorrowedFd<'_>, found: &Stat) -> io::Result<()> {
     // Owner first: changing it clears the set-user-id bits and capabilities.
-    let owner = (Some(Uid::from_raw(metadata.uid())), Some(Gid::from_raw(metadata.gid())));
-    rustix::fs::chown(to, owner.0, owner.1)?;
-    rustix::fs::chmod(to, Mode::from_raw_mode(metadata.mode() & 0o7777))?;
+    rustix::fs::fchown(to, Some(Uid::from_raw(found.st_uid)), Some(Gid::from_raw(found.st_gid)))?;
+    rustix::fs::fchmod(to, Mode::from_raw_mode(found.st_mode & 0o7777))?;
     copy_xattrs(from, to)?;
-    set_owner_and_time(to, metadata)
+    Ok(rustix::fs::futimens(to, &times(found))?)
 }
 
 /// Those a layer may have; overlayfs' own marks mean nothing here.
-fn copy_xattrs(from: &Path, to: &Path) -> io::Result<()> {
+fn copy_xattrs(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     let mut names = vec![0; XATTR_BYTES_MAX];
-    let length = match rustix::fs::llistxattr(from, &mut names[..]) {
+    let length = match rustix::fs::flistxattr(from, &mut names[..]) {
         Err(Errno::NOTSUP) => 0,
         other => other?,
     };
     let names = names[..length].split(|byte| *byte == 0);
     for name in names.filter(|name| *name == b"security.capability" || name.starts_with(b"user.")) {
         let mut value = vec![0; XATTR_BYTES_MAX];
-        let length = rustix::fs::lgetxattr(from, name, &mut value[..])?;
-        rustix::fs::lsetxattr(to, name, &value[..length], XattrFlags::empty())?;
+        let length = rustix::fs::fgetxattr(from, name, &mut value[..])?;
+        rustix::fs::fsetxattr(to, name, &value[..length], XattrFlags::empty())?;
     }
     Ok(())
 }
 
-fn set_owner_and_time(to: &Path, metadata: &Metadata) -> io::Result<()> {
-    let is_link = fs::symlink_metadata(to)?.is_symlink();
-    if is_link {
-        std::os::unix::fs::lchown(to, Some(metadata.uid()), Some(metadata.gid()))?;
-    }
-    let time = Timespec { tv_sec: metadata.mtime(), tv_nsec: metadata.mtime_nsec() };
-    let times = Timestamps { last_access: time, last_modification: time };
-    Ok(rustix::fs::utimensat(CWD, to, &times, AtFlags::SYMLINK_NOFOLLOW)?)
+/// Of what cannot be opened.
+fn set_owner_and_time(directory: BorrowedFd<'_>, name: &CStr, found: &Stat) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid));
+    rustix::fs::chownat(directory, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(rustix::fs::utimensat(directory, name, &times(found), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-fn is_opaque(directory: &Path) -> io::Result<bool> {
+fn times(found: &Stat) -> Timestamps {
+    let nanoseconds = i64::try_from(found.st_mtime_nsec).unwrap_or(0);
+    let time = Timespec { tv_sec: found.st_mtime, tv_nsec: nanoseconds };
+    Timestamps { last_access: time, last_modification: time }
+}
+
+fn is_opaque(directory: BorrowedFd<'_>) -> io::Result<bool> {
     let mut value = [0; 1];
-    match rustix::fs::lgetxattr(directory, "trusted.overlay.opaque", &mut value[..]) {
+    match rustix::fs::fgetxattr(directory, "trusted.overlay.opaque", &mut value[..]) {
         Ok(length) => Ok(value[..length] == *b"y"),
         Err(Errno::NODATA | Errno::NOTSUP) => Ok(false),
         Err(err) => Err(err.into()),
-    }
-}
-
-fn clear(directory: &Path) -> io::Result<()> {
-    fs::read_dir(directory)?.try_for_each(|entry| remove(&entry?.path()))
-}
-
-/// Whatever it is; what is not there is removed already.
-fn remove(path: &Path) -> io::Result<()> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(err) => Err(err),
-    };
-    match removed {
-        Err(err) if err.kind() != io::ErrorKind::NotFound => Err(err),
-        _ => Ok(()),
     }
 }
 
@@ -199,8 +223,6 @@ pub(crate) fn inside(path: &Path) -> PathBuf {
     parts.iter().collect()
 }
 
-/// Far beyond what real images have; each level costs stack.
-const DEPTH_MAX: usize = 256;
 /// The kernel's own limit for names and for one value.
 const XATTR_BYTES_MAX: usize = 64 << 10;
 

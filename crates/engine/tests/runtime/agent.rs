@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cri::{ContainerId, ContainerState, CriError, HostPort, Protocol, Resources, Runtime, SandboxId};
+use cri::{ContainerId, ContainerState, CriError, HostPort, Mount, Protocol, Resources, Runtime, SandboxId};
 use engine::Engine;
 use futures::StreamExt;
 
@@ -51,7 +51,7 @@ impl<S: FnMut(String)> Life<S> {
     pub(crate) async fn live(&mut self) -> Result<(), CriError> {
         let engine = self.engine.clone();
         self.step("import", "extra", async {
-            let archive = world::archive_of_one_file(EXTRA_IMAGE, 5000);
+            let archive = world::archive_of_files(EXTRA_IMAGE, &[("one", "1"), ("two", "2")]);
             engine
                 .images()
                 .import(archive.as_slice(), None)
@@ -69,7 +69,9 @@ impl<S: FnMut(String)> Life<S> {
         let brief = self.create(&a, "brief", "exit 7").await?;
         self.step("start", "brief", engine.start_container(&brief)).await?;
         self.step("exit", "brief", over(engine.clone(), &brief)).await?;
-        self.create(&a, "waiting", "echo never").await?;
+        let mut config = world::shell("waiting", "echo never");
+        config.mounts = vec![Mount { image: Some(EXTRA_IMAGE.into()), ..Mount::new("", "/extra", false) }];
+        self.step("create", "waiting", engine.create_container(&a, config)).await?;
         let limits = Resources { cpu_shares: Some(512), ..Resources::default() };
         self.step("update", "steady", engine.update_container(&steady, limits.clone())).await?;
         self.step("update-sandbox", "a", engine.update_sandbox(&a, limits)).await?;

@@ -1,6 +1,7 @@
 //! The life of sandboxes and containers.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cri::{ContainerConfig, ContainerState, CriError, Mount, NamespaceMode, Resources, Runtime, SandboxState};
@@ -14,6 +15,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_created_container_waits_for_its_start", a_created_container_waits_for_its_start),
     ("lc_063_a_missing_program_is_a_start_error", lc_063_a_missing_program_is_a_start_error),
     ("lc_063_a_container_out_of_memory_is_oom_killed", lc_063_a_container_out_of_memory_is_oom_killed),
+    ("lc_063_a_container_that_outlives_an_oom_kill_was_not_killed", lc_063_a_container_that_outlives_an_oom_kill),
     ("lc_088_output_is_logged_in_the_cri_format", lc_088_output_is_logged_in_the_cri_format),
     ("environment_arguments_and_directory_are_as_asked", environment_arguments_and_directory_are_as_asked),
     ("containers_of_a_pod_share_network_and_hostname", containers_of_a_pod_share_network_and_hostname),
@@ -104,6 +106,34 @@ fn lc_063_a_container_out_of_memory_is_oom_killed() {
         let id = world.run_with(&sandbox, ContainerConfig { resources, ..shell("c", script) }).await;
         let container = world.exit(&id).await;
         assert_eq!((container.exit_code, container.reason.as_str()), (137, "OOMKilled"));
+    });
+}
+
+/// Version 2 kills all of a container; where a child is killed alone, it is the
+/// child's end, and a count.
+fn lc_063_a_container_that_outlives_an_oom_kill() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let resources = Resources { memory_limit_bytes: Some(16 << 20), oom_score_adj: 500, ..Resources::default() };
+        let eat = "sh -c 'x=aaaaaaaaaaaaaaaa; while true; do x=$x$x; done'";
+        let stopped = format!("{eat}; echo $?; exec sleep 1000");
+        let stopped = ContainerConfig { resources: resources.clone(), ..shell("stopped", &stopped) };
+        let exits = ContainerConfig { resources, ..shell("exits", &format!("{eat}; echo $?; exit 137")) };
+        let stopped = world.run_with(&sandbox, stopped).await;
+        if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
+            assert_eq!(world.exit(&stopped).await.reason, "OOMKilled");
+            return;
+        }
+        world.says(&stopped, "137").await;
+        let stats = world.engine.container_stats(Some("a")).await.unwrap();
+        assert_eq!(stats[0].usage.oom_kills, 1);
+        // What kills it later is not the lack of memory.
+        world.engine.stop_container(&stopped, Duration::ZERO).await.unwrap();
+        let stopped = world.container(&stopped).await;
+        assert_eq!((stopped.exit_code, stopped.reason.as_str()), (137, "Error"));
+        let exits = world.run_with(&sandbox, exits).await;
+        let exits = world.exit(&exits).await;
+        assert_eq!((exits.exit_code, exits.reason.as_str()), (137, "Error"));
     });
 }
 

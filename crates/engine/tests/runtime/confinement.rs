@@ -11,6 +11,7 @@ use crate::world::{World, check, shell};
 
 pub(crate) const CASES: &[Case] = &[
     ("a_container_has_only_the_default_capabilities", a_container_has_only_the_default_capabilities),
+    ("a_container_may_ping_without_raw_sockets", a_container_may_ping_without_raw_sockets),
     ("dangerous_system_calls_are_refused", dangerous_system_calls_are_refused),
     #[cfg(target_arch = "x86_64")]
     ("programs_of_32_bits_run_confined", programs_of_32_bits_run_confined),
@@ -35,6 +36,22 @@ async fn output(world: &World, config: ContainerConfig) -> String {
 fn status_line(status: &str, name: &str) -> String {
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_else(|| panic!("{status}"));
     line.trim_start_matches(':').trim().to_owned()
+}
+
+/// Decision 0043: for those who gave `NET_RAW` away, and for users who are not root.
+fn a_container_may_ping_without_raw_sockets() {
+    check(|world| async move {
+        let mut config = shell("c", "cat /proc/sys/net/ipv4/ping_group_range");
+        config.security.capabilities_drop = vec!["ALL".into()];
+        assert_eq!(output(&world, config).await.split_whitespace().collect::<Vec<_>>(), ["0", "2147483647"]);
+        // What the pod asks for wins.
+        let mut own = world.sandbox_config("own");
+        own.sysctls = vec![("net.ipv4.ping_group_range".into(), "7 8".into())].into_iter().collect();
+        let sandbox = world.engine.run_sandbox(own).await.unwrap();
+        let id = world.run_with(&sandbox, shell("c", "cat /proc/sys/net/ipv4/ping_group_range")).await;
+        world.exit(&id).await;
+        assert_eq!(world.output(&id).await.split_whitespace().collect::<Vec<_>>(), ["7", "8"]);
+    });
 }
 
 fn a_container_has_only_the_default_capabilities() {

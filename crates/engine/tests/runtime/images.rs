@@ -116,6 +116,19 @@ fn lc_315_images_are_mounted_as_volumes() {
         world.says(&id, "done").await;
         assert_eq!(world.output(&id).await, said);
         assert!(world.container(&id).await.mounts.iter().all(|mount| mount.readonly && mount.image.is_some()));
+        // However often it is mounted, there is one copy of it.
+        let merged = world.config.root.join("images/merged");
+        assert_eq!(std::fs::read_dir(&merged).unwrap().count(), 1);
+        // Nothing is made in what others share.
+        for name in ["one:test", "two:test"] {
+            let mut config = shell("absent", "true");
+            config.mounts = vec![image(name, "/part", Some("dir/absent"))];
+            let refused = world.engine.create_container(&sandbox, config).await.unwrap_err().to_string();
+            assert!(refused.contains("No such file or directory"), "{refused}");
+        }
+        let seen =
+            world.engine.exec_sync(&id, vec!["ls".into(), "/one".into(), "/two/dir".into()], None).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&seen.stdout), "/one:\nmodel\n\n/two/dir:\nfile\n");
         // They stay as long as it does.
         for name in ["one:test", "two:test"] {
             world.engine.remove_image(name).await.unwrap();
@@ -126,7 +139,12 @@ fn lc_315_images_are_mounted_as_volumes() {
         config.mounts = vec![image("one:test", "/one", None)];
         let refused = world.engine.create_container(&sandbox, config).await.unwrap_err().to_string();
         assert_eq!(refused, "failed to mount image volume \"one:test\": not found");
+        let sweep = || world.engine.images().sweep(|| Ok(engine::layers_in_use(&world.config.root)?.concat())).unwrap();
+        sweep();
+        assert_eq!(std::fs::read_dir(&merged).unwrap().count(), 1);
         world.engine.remove_container(&id).await.unwrap();
+        sweep();
+        assert_eq!(std::fs::read_dir(&merged).unwrap().count(), 0);
     });
 }
 

@@ -236,13 +236,19 @@ fn files(config: &Config, found: &mut BTreeSet<String>) {
     }
     let runs = children(&config.run_dir.join("shims"));
     found.extend(runs.iter().map(|run| format!("run directory {}", name(run))));
-    found.extend(children(&images.join("layers")).iter().map(|layer| format!("layer {}", layer.display())));
+    for place in ["layers", "merged"] {
+        found.extend(children(&images.join(place)).iter().map(|layer| format!("layer {}", layer.display())));
+    }
     let strays = [
         (config.root.clone(), &["images", "network", "sandboxes"][..]),
         (config.run_dir.clone(), &["shims", "crash"]),
-        (images.clone(), &["layers", "tmp", "downloads", "used", "index.json", "lock", "holds"]),
+        (
+            images.clone(),
+            &["layers", "tmp", "downloads", "used", "index.json", "lock", "holds", "merged", "merging", "merge-lock"],
+        ),
         (images.join("tmp"), &[]),
         (images.join("downloads"), &[]),
+        (images.join("merging"), &[]),
         (network.clone(), &["addresses", "lock", "cni"]),
         (network.join("cni"), &[]),
     ];

@@ -19,6 +19,8 @@ pub(crate) const CASES: &[Case] = &[
     ("tc_053_what_is_over_or_unknown_takes_no_limits", tc_053_what_is_over_or_unknown_takes_no_limits),
     ("lc_342_a_pod_has_so_many_processes_in_all", lc_342_a_pod_has_so_many_processes_in_all),
     ("usage_is_that_of_the_container_and_of_its_pod", usage_is_that_of_the_container_and_of_its_pod),
+    ("what_lies_deeper_than_any_path_counts_and_goes", what_lies_deeper_than_any_path_counts_and_goes),
+    ("shared_files_and_ended_containers_count_for_the_pod", shared_files_and_ended_containers_count_for_the_pod),
 ];
 
 const MIB: i64 = 1 << 20;
@@ -171,6 +173,46 @@ fn lc_342_a_pod_has_so_many_processes_in_all() {
         // Others have their own.
         let other = world.sandbox("b").await;
         assert_eq!(world.outcome(&other, "free", "sleep 0 & sleep 0 & sleep 0 & wait; echo fine").await.1, "fine\n");
+    });
+}
+
+fn what_lies_deeper_than_any_path_counts_and_goes() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let script = "n=$(printf 'n%.0s' $(seq 200)); i=0; cd /tmp; \
+            while [ $i -lt 1000 ]; do mkdir $n && cd -P $n || exit 1; i=$((i + 1)); done; \
+            dd if=/dev/zero of=last bs=1024 count=2048 2>/dev/null; echo ready; sleep 1000";
+        let id = world.run(&sandbox, "c", script).await;
+        world.says(&id, "ready").await;
+        let stats = world.engine.container_stats(Some("a")).await.unwrap();
+        let used = stats[0].writable_layer;
+        assert!(used.bytes >= 2 << 20 && used.inodes >= 1001, "{used:?}");
+        world.engine.remove_container(&id).await.unwrap();
+        world.engine.remove_sandbox(&sandbox).await.unwrap();
+        assert_eq!(std::fs::read_dir(world.config.root.join("sandboxes")).unwrap().count(), 0);
+    });
+}
+
+fn shared_files_and_ended_containers_count_for_the_pod() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let mega = |path: &str| format!("dd if=/dev/zero of={path} bs=1024 count=1024 2>/dev/null");
+        let script = format!("{}; {}; echo ready; sleep 1000", mega("/etc/hostname"), mega("/etc/resolv.conf"));
+        let id = world.run(&sandbox, "c", &script).await;
+        world.says(&id, "ready").await;
+        let disk = || async { world.engine.sandbox_stats(Some("a")).await.unwrap()[0].disk.bytes >> 20 };
+        assert_eq!(disk().await, 2);
+        let (ended, _) = world.outcome(&sandbox, "ended", &mega("/file")).await;
+        assert_eq!(disk().await, 3, "{ended:?}");
+        // What is read-only is so as a whole.
+        let mut config = shell(
+            "closed",
+            "for f in hosts hostname resolv.conf; do echo x >>/etc/$f || echo no; done; echo done; sleep 1000",
+        );
+        config.security.readonly_rootfs = true;
+        let closed = world.run_with(&sandbox, config).await;
+        world.says(&closed, "done").await;
+        assert_eq!(world.output(&closed).await.matches("no\n").count(), 3);
     });
 }
 

@@ -17,7 +17,15 @@ pub(crate) const CASES: &[Case] = &[
     ("a_dead_shim_makes_its_containers_unknown", a_dead_shim_makes_its_containers_unknown),
     ("only_a_death_that_nobody_wanted_is_complained_about", only_a_death_that_nobody_wanted_is_complained_about),
     ("a_shim_that_died_between_engines_is_noticed", a_shim_that_died_between_engines_is_noticed),
+    ("a_slow_shim_is_not_a_dead_one", a_slow_shim_is_not_a_dead_one),
+    ("layers_are_collected_while_a_container_is_made", layers_are_collected_while_a_container_is_made),
     ("what_was_never_finished_is_cleared_away", what_was_never_finished_is_cleared_away),
+    (
+        "a_damaged_record_costs_what_it_is_about_and_nothing_else",
+        a_damaged_record_costs_what_it_is_about_and_nothing_else,
+    ),
+    ("a_container_whose_record_would_be_too_long_is_refused", a_container_whose_record_would_be_too_long_is_refused),
+    ("what_cannot_be_opened_is_cleared_away_all_the_same", what_cannot_be_opened_is_cleared_away_all_the_same),
     ("a_shim_ignores_polite_signals", a_shim_ignores_polite_signals),
 ];
 
@@ -130,6 +138,47 @@ fn a_dead_shim_makes_its_containers_unknown() {
     });
 }
 
+fn a_slow_shim_is_not_a_dead_one() {
+    check(|world| async move {
+        let (slow, other) = (world.sandbox("a").await, world.sandbox("b").await);
+        let id = world.run(&slow, "c", "exec sleep 1000").await;
+        let monitor = shim_pid(&world, &slow);
+        kill(monitor, Signal::SIGSTOP).unwrap();
+        let world = world.reopen().await;
+        assert_eq!(world.outcome(&other, "new", "echo new").await, (0, "new\n".into()), "nobody waits for it");
+        assert_eq!(world.container(&id).await.state, ContainerState::Running, "nobody has said otherwise");
+        kill(monitor, Signal::SIGCONT).unwrap();
+        world.engine.stop_container(&id, Duration::ZERO).await.unwrap();
+        let container = world.container(&id).await;
+        assert_eq!((container.state, container.exit_code), (ContainerState::Exited, 137));
+    });
+}
+
+fn layers_are_collected_while_a_container_is_made() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let monitor = shim_pid(&world, &sandbox);
+        kill(monitor, Signal::SIGSTOP).unwrap();
+        let (engine, of) = (world.engine.clone(), sandbox.clone());
+        let making = tokio::spawn(async move { engine.create_container(&of, shell("c", "echo made")).await });
+        let root = world.config.root.clone();
+        let started = std::time::Instant::now();
+        while engine::layers_in_use(&root).unwrap().is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(30), "it was never recorded");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let images = world.engine.images().clone();
+        let in_use = move || Ok(engine::layers_in_use(&root)?.into_iter().flatten().collect());
+        let swept = tokio::task::spawn_blocking(move || images.sweep(in_use));
+        let swept = tokio::time::timeout(Duration::from_secs(30), swept).await.expect("nobody waits for the monitor");
+        assert_eq!(swept.unwrap().unwrap(), 0, "what it stands on stays");
+        kill(monitor, Signal::SIGCONT).unwrap();
+        let id = making.await.unwrap().unwrap();
+        world.engine.start_container(&id).await.unwrap();
+        world.says(&id, "made").await;
+    });
+}
+
 fn only_a_death_that_nobody_wanted_is_complained_about() {
     check(|world| async move {
         crate::complaints::take();
@@ -183,6 +232,79 @@ fn what_was_never_finished_is_cleared_away() {
         assert!(!sandboxes.join(&torn.0).exists());
         assert!(!sandboxes.join(&whole.0).join("containers").join(&lost.0).exists());
         assert_eq!(world.outcome(&whole, "c", "echo fine").await, (0, "fine\n".into()));
+    });
+}
+
+fn a_damaged_record_costs_what_it_is_about_and_nothing_else() {
+    check(|world| async move {
+        let whole = world.sandbox("whole").await;
+        let torn = world.sandbox("torn").await;
+        world.run(&torn, "beside", "exec sleep 1000").await;
+        let lost = world.run(&whole, "lost", "exec sleep 1000").await;
+        let unsure = world.run(&whole, "unsure", "exec sleep 1000").await;
+        let kept = world.run(&whole, "kept", "exec sleep 1000").await;
+        let sandboxes = world.config.root.join("sandboxes");
+        let of = |id: &cri::ContainerId| sandboxes.join(&whole.0).join("containers").join(&id.0);
+        fs::write(sandboxes.join(&torn.0).join("sandbox.json"), "{\"id\"").unwrap();
+        fs::File::create(of(&lost).join("container.json")).unwrap().set_len(9 << 20).unwrap();
+        fs::write(of(&unsure).join("start.json"), "").unwrap();
+        fs::write(world.config.root.join("network/addresses"), "? what\n").unwrap();
+        let world = world.reopen().await;
+        let left: Vec<_> = world.engine.sandboxes(None).await.unwrap().into_iter().map(|sandbox| sandbox.id).collect();
+        assert_eq!(left, std::slice::from_ref(&whole));
+        let containers = world.engine.containers(None).await.unwrap();
+        let mut names: Vec<_> = containers.iter().map(|it| (it.id.clone(), it.state)).collect();
+        names.sort_by(|a, b| a.0.cmp(&b.0));
+        let mut expected = vec![(unsure, ContainerState::Running), (kept, ContainerState::Running)];
+        expected.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(names, expected);
+        assert!(!sandboxes.join(&torn.0).exists() && !of(&lost).exists());
+        // The address that is held is not given away.
+        let held = world.engine.sandboxes(None).await.unwrap()[0].ips.clone();
+        let other = world.sandbox("other").await;
+        let sandboxes = world.engine.sandboxes(None).await.unwrap();
+        assert_ne!(sandboxes.iter().find(|it| it.id == other).unwrap().ips, held);
+        assert_eq!(world.outcome(&whole, "c", "echo fine").await, (0, "fine\n".into()));
+    });
+}
+
+fn a_container_whose_record_would_be_too_long_is_refused() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        let mut long = shell("long", "true");
+        // Six bytes for each of these on disk.
+        long.annotations.insert("a".into(), "\u{1}".repeat(2 << 20));
+        let error = world.engine.create_container(&sandbox, long).await.unwrap_err().to_string();
+        assert!(error.contains("container.json would take"), "{error}");
+        let world = world.reopen().await;
+        assert_eq!(world.engine.containers(None).await.unwrap(), []);
+        assert_eq!(world.outcome(&sandbox, "c", "echo fine").await, (0, "fine\n".into()));
+    });
+}
+
+fn what_cannot_be_opened_is_cleared_away_all_the_same() {
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        world.run(&sandbox, "c", "exec sleep 1000").await;
+        let away = world.sandbox("b").await;
+        world.run(&away, "c", "exec sleep 1000").await;
+        let World { dir: _dir, config, engine } = world;
+        drop(engine);
+        let pids = [&sandbox, &away].map(|id| {
+            let record = fs::read_to_string(config.root.join("sandboxes").join(&id.0).join("sandbox.json")).unwrap();
+            serde_json::from_str::<serde_json::Value>(&record).unwrap()["shim_pid"].as_i64().unwrap()
+        });
+        // Nothing is left to go by.
+        fs::remove_dir_all(config.run_dir.join("shims").join(&away.0)).unwrap();
+        fs::remove_dir_all(config.root.join("sandboxes")).unwrap();
+        fs::write(config.root.join("sandboxes"), "not a directory").unwrap();
+        fs::write(config.root.join("network/addresses"), "? what\n").unwrap();
+        engine::clear_remains(&config).await.unwrap();
+        for pid in pids {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            assert!(stat.is_empty() || stat.contains(") Z "), "{stat}");
+        }
+        crate::leaks::none(&config);
     });
 }
 

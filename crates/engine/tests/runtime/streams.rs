@@ -274,13 +274,14 @@ fn attach_is_heard_by_every_client() {
         for session in [&mut two, &mut three] {
             assert_eq!(hears(session, "\n").await, "got two\n", "from now on");
         }
+        // Who has no more to say leaves: `kubectl run -i --leave-stdin-open` returns.
         drop(three.stdin.take());
+        assert_eq!(soon("the end of the session", three.exit).await, Ok(0));
+        assert_eq!(rest(&mut three.stdout).await, "");
         assert_eq!(world.container(&id).await.state, ContainerState::Running);
         world.engine.stop_container(&id, Duration::ZERO).await.unwrap();
-        for mut session in [two, three] {
-            assert_eq!(soon("the container's end", &mut session.exit).await, Ok(137));
-            assert_eq!(rest(&mut session.stdout).await, "");
-        }
+        assert_eq!(soon("the container's end", &mut two.exit).await, Ok(137));
+        assert_eq!(rest(&mut two.stdout).await, "");
     });
 }
 

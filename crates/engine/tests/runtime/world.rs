@@ -255,6 +255,10 @@ pub(crate) fn layer() -> Vec<u8> {
 
 /// With links in place of some of its directories.
 fn layer_with(links: &[(&str, &str)]) -> Vec<u8> {
+    layer_with_passwd(links, "root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/srv/web:/bin/sh\n")
+}
+
+fn layer_with_passwd(links: &[(&str, &str)], passwd: &str) -> Vec<u8> {
     let is_link = |path: &str| links.iter().any(|(link, _)| path.split('/').next() == Some(link));
     let mut layer = tar::Builder::new(Vec::new());
     let busybox = fs::read("/bin/busybox").expect("a static busybox is installed");
@@ -271,15 +275,14 @@ fn layer_with(links: &[(&str, &str)]) -> Vec<u8> {
     append(&mut layer, "bin/plain", tar::EntryType::Regular, 0o644, b"text", None);
     for name in [
         "sh", "sleep", "cat", "echo", "id", "ls", "pwd", "env", "hostname", "mount", "mknod", "unshare", "kill",
-        "chmod", "su", "grep", "touch", "dd", "trap", "ip", "stat", "true", "ps", "head", "ln", "mkdir", "rm",
+        "chmod", "su", "grep", "touch", "dd", "trap", "ip", "stat", "true", "ps", "head", "ln", "mkdir", "rm", "chown",
         "chroot", "setsid", "wc", "printf", "readlink", "umount", "stty", "tty", "seq", "yes", "httpd",
     ] {
         append(&mut layer, &format!("bin/{name}"), tar::EntryType::Symlink, 0o777, b"", Some("busybox"));
     }
-    let passwd = b"root:x:0:0:root:/root:/bin/sh\nweb:x:33:34::/srv/web:/bin/sh\n";
     let group = b"root:x:0:\nwww:x:34:\nlogs:x:7:web\n";
     if !is_link("etc/") {
-        append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd, None);
+        append(&mut layer, "etc/passwd", tar::EntryType::Regular, 0o644, passwd.as_bytes(), None);
         append(&mut layer, "etc/group", tar::EntryType::Regular, 0o644, group, None);
     }
     layer.into_inner().unwrap()
@@ -293,6 +296,11 @@ pub(crate) fn archive_of(name: &str, more: &str) -> Vec<u8> {
 /// And with links in place of some of its directories.
 pub(crate) fn archive_with(name: &str, more: &str, links: &[(&str, &str)]) -> Vec<u8> {
     docker_archive(name, more, &[layer_with(links)])
+}
+
+/// And with users of its own.
+pub(crate) fn archive_with_passwd(name: &str, more: &str, passwd: &str) -> Vec<u8> {
+    docker_archive(name, more, &[layer_with_passwd(&[], passwd)])
 }
 
 /// A docker-archive of one layer with one file of this length.

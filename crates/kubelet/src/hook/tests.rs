@@ -13,7 +13,9 @@ fn pod() -> PodRef {
 
 async fn run_in(fake: &Fake, id: &ContainerId, hook: HookSpec) -> Outcome {
     let pod = pod();
-    run(&hook, &Subject { pod: &pod, container: "app", id, pod_ip: "127.0.0.1", runtime: fake }).await
+    let lookups = crate::outbound::Lookups::default();
+    let names = lookups.of("u1");
+    run(&hook, &Subject { pod: &pod, container: "app", id, pod_ip: "127.0.0.1", runtime: fake, names }).await
 }
 
 fn failed(text: &str) -> Outcome {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::lookup::Resolver;
+
 /// LC-253.
 const LINGER: Duration = Duration::from_secs(1);
 /// Kilobytes a peer may say after we stopped listening.
@@ -18,9 +20,9 @@ const UNREAD_MAX: usize = 64;
 const HEARD_MAX: usize = 8;
 
 /// The error is a Go dialer's: `dial tcp 10.0.0.1:80: connect: connection refused`.
-pub(crate) async fn dial(host: &str, port: u16) -> Result<Socket, String> {
+pub(crate) async fn dial(names: Resolver<'_>, host: &str, port: u16) -> Result<Socket, String> {
     let mut first_error = None;
-    for address in addresses(host, port).await? {
+    for address in addresses(names, host, port).await? {
         match connect(address).await {
             Ok(stream) => return Ok(Socket { stream: Some(stream), heard: Heard::default() }),
             Err(error) => {
@@ -31,14 +33,11 @@ pub(crate) async fn dial(host: &str, port: u16) -> Result<Socket, String> {
     Err(first_error.unwrap_or_else(|| no_such_host(host)))
 }
 
-async fn addresses(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+async fn addresses(names: Resolver<'_>, host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     if let Ok(ip) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(ip, port)]);
     }
-    match tokio::net::lookup_host((host, port)).await {
-        Ok(found) => Ok(found.collect()),
-        Err(_) => Err(no_such_host(host)),
-    }
+    names.addresses(host, port).await.map_err(|_| no_such_host(host))
 }
 
 fn no_such_host(host: &str) -> String {
@@ -164,22 +163,26 @@ impl AsyncWrite for Socket {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outbound::Lookups;
 
     #[tokio::test]
     async fn lc_245_a_refused_connection_is_worded_as_upstream_words_it() {
         let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = free.local_addr().unwrap();
         drop(free);
-        let error = dial("127.0.0.1", address.port()).await.err();
+        let lookups = Lookups::default();
+        let names = lookups.of("u1");
+        let error = dial(names, "127.0.0.1", address.port()).await.err();
         assert_eq!(error, Some(format!("dial tcp {address}: connect: connection refused")));
-        let error = dial("no-such-host.invalid", 80).await.err();
+        let error = dial(names, "no-such-host.invalid", 80).await.err();
         assert_eq!(error.as_deref(), Some("dial tcp: lookup no-such-host.invalid: no such host"));
     }
 
     #[tokio::test]
     async fn lc_253_a_socket_lingers_for_a_second_at_most() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let socket = dial("127.0.0.1", server.local_addr().unwrap().port()).await.unwrap();
+        let lookups = Lookups::default();
+        let socket = dial(lookups.of("u1"), "127.0.0.1", server.local_addr().unwrap().port()).await.unwrap();
         let (mut peer, _) = server.accept().await.unwrap();
         peer.write_all(b"unread").await.unwrap();
         drop(socket);

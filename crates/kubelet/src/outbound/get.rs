@@ -20,6 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use super::alongside;
 use super::dial::{Heard, Socket, dial, plain};
+use super::lookup::Resolver;
 use super::trust;
 use super::url::Url;
 
@@ -39,6 +40,8 @@ pub(crate) struct Request<'a> {
     /// No more is read.
     pub(crate) body_bytes_max: usize,
     pub(crate) tls: Tls,
+    /// On whose behalf names are looked up.
+    pub(crate) names: Resolver<'a>,
 }
 
 /// Who is believed to be the server.
@@ -109,8 +112,7 @@ enum Reply {
 }
 
 async fn exchange(request: &Request<'_>, url: &Url, headers: HeaderMap) -> Result<Reply, Failure> {
-    let opened =
-        within(request.deadline, open(url, request.tls)).await.unwrap_or_else(|| Err(Failure::Text(too_slow())));
+    let opened = within(request.deadline, open(url, request)).await.unwrap_or_else(|| Err(Failure::Text(too_slow())));
     let (stream, ends) = opened?;
     let mut client = hyper::client::conn::http1::Builder::new();
     client.title_case_headers(true).max_buf_size(HEAD_BYTES_MAX);
@@ -151,14 +153,14 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// The connection and, for messages, its two ends.
-async fn open(url: &Url, tls: Tls) -> Result<(Box<dyn Stream>, String), Failure> {
-    let socket = dial(&url.host, url.port()).await.map_err(Failure::Text)?;
+async fn open(url: &Url, request: &Request<'_>) -> Result<(Box<dyn Stream>, String), Failure> {
+    let socket = dial(request.names, &url.host, url.port()).await.map_err(Failure::Text)?;
     let ends = socket.ends();
     if !url.is_https {
         return Ok((Box::new(socket), ends));
     }
     let heard = socket.heard();
-    match secure(&url.host, socket, tls).await {
+    match secure(&url.host, socket, request.tls).await {
         Ok(stream) => Ok((stream, ends)),
         Err(_) if heard.is_plain_http() => Err(Failure::PlainHttp),
         Err(error) => Err(Failure::Text(worded_tls(&error, &ends, &heard))),

@@ -6,13 +6,18 @@ use cri::CriError;
 use lifecycle::ProbeResult;
 
 use super::{Target, printed};
-use crate::env;
+use crate::env::expand::Budget;
 
 /// LC-245: of both outputs together.
 const OUTPUT_BYTES_MAX: usize = 10 * 1024;
 
 pub(super) async fn check(command: &[String], target: &Target<'_>, timeout: Duration) -> ProbeResult {
-    let command: Vec<String> = command.iter().map(|word| env::expand(word, target.variables)).collect();
+    let mut budget = Budget::new();
+    let expanded = command.iter().map(|word| budget.argument(word, |name| target.variables.get(name)));
+    let command: Vec<String> = match expanded.collect() {
+        Ok(command) => command,
+        Err(error) => return ProbeResult::Unknown(error),
+    };
     match target.runtime.exec_sync(target.container, command.clone(), Some(timeout)).await {
         Ok(done) if done.exit_code == 0 => ProbeResult::Success,
         Ok(done) => ProbeResult::Failure(output(&done)),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use wire::RpcError;
 
 use super::{USER_AGENT, printed};
-use crate::outbound::{Socket, alongside, dial, joined};
+use crate::outbound::{Resolver, Socket, alongside, dial, joined};
 
 /// An answer has a few bytes; more is none.
 const ANSWER_BYTES_MAX: usize = 10 * 1024;
@@ -29,12 +29,12 @@ const RECONNECT: Duration = Duration::from_secs(1);
 
 /// One deadline for everything. A server that cannot be reached is tried again
 /// until then, so a refused connection is reported as a timeout.
-pub(super) async fn check(host: &str, port: u16, service: &str, timeout: Duration) -> ProbeResult {
+pub(super) async fn check(names: Resolver<'_>, host: &str, port: u16, service: &str, timeout: Duration) -> ProbeResult {
     let address = joined(host, port);
     let within = printed(timeout);
     let deadline = Instant::now() + timeout;
     loop {
-        if let Ok(Ok(socket)) = timeout_at(deadline, dial(host, port)).await {
+        if let Ok(Ok(socket)) = timeout_at(deadline, dial(names, host, port)).await {
             let heard = socket.heard();
             match timeout_at(deadline, call(socket, &address, service, timeout)).await {
                 Ok(Ok(told)) => return verdict(told, &within),

@@ -6,9 +6,9 @@ use lifecycle::{HttpGet, ProbeResult};
 use tokio::time::Instant;
 
 use super::USER_AGENT;
-use crate::outbound::{self, GetError, PROBE_BYTES_MAX, Request, Tls, Url};
+use crate::outbound::{self, GetError, PROBE_BYTES_MAX, Request, Resolver, Tls, Url};
 
-pub(super) async fn check(get: &HttpGet, host: &str, port: u16, timeout: Duration) -> ProbeResult {
+pub(super) async fn check(names: Resolver<'_>, get: &HttpGet, host: &str, port: u16, timeout: Duration) -> ProbeResult {
     let request = Request {
         url: Url::new(get.is_https, host, port, &get.path),
         headers: &get.headers,
@@ -16,6 +16,7 @@ pub(super) async fn check(get: &HttpGet, host: &str, port: u16, timeout: Duratio
         deadline: Some(Instant::now() + timeout),
         body_bytes_max: PROBE_BYTES_MAX,
         tls: Tls::Anyone,
+        names,
     };
     let answer = match outbound::get(request).await {
         Ok(answer) => answer,

@@ -45,6 +45,10 @@ struct Entry {
     registry_token: String,
 }
 
+/// Registries are asked with each of them in turn, in which time nobody else
+/// may be.
+const CREDENTIALS_MAX: usize = 32;
+
 impl Keyring {
     /// Takes what the Secret holds; what cannot be read is left out.
     pub(super) fn add(&mut self, secret: &Secret) {
@@ -77,8 +81,14 @@ impl Keyring {
         self.entries.entry(Reverse(key(place))).or_default().push(Credential { auth, holder });
     }
 
-    /// All that fit, the most specific first.
+    /// Those that fit, the most specific first.
     pub(super) fn lookup(&self, image: &str) -> Vec<Credential> {
+        let mut found = self.fitting(image);
+        found.truncate(CREDENTIALS_MAX);
+        found
+    }
+
+    fn fitting(&self, image: &str) -> Vec<Credential> {
         let repository = repository(image);
         let fitting = self.entries.iter().filter(|(place, _)| fits(&place.0, &repository));
         let found: Vec<Credential> = fitting.flat_map(|(_, auths)| auths).cloned().collect();
@@ -160,6 +170,9 @@ fn has_uppercase(text: &str) -> bool {
     text.chars().any(char::is_uppercase)
 }
 
+/// Longer names of hosts do not exist.
+const HOST_BYTES_MAX: usize = 253;
+
 /// Host by host name part (`*` stands for any text within one), port exactly,
 /// path by its beginning.
 fn fits(place: &str, repository: &str) -> bool {
@@ -170,6 +183,9 @@ fn fits(place: &str, repository: &str) -> bool {
         (host.to_owned(), port.to_owned(), path)
     };
     let ((pattern, port, prefix), (host, actual_port, path)) = (split(place), split(repository));
+    if pattern.len().max(host.len()) > HOST_BYTES_MAX {
+        return false;
+    }
     let (patterns, parts): (Vec<&str>, Vec<&str>) = (pattern.split('.').collect(), host.split('.').collect());
     port == actual_port
         && patterns.len() == parts.len()
@@ -177,21 +193,29 @@ fn fits(place: &str, repository: &str) -> bool {
         && path.starts_with(&prefix)
 }
 
-/// Upstream's shell patterns, of which host names can use `*` and `?`.
+/// Upstream's shell patterns, of which host names can use `*` and `?`. Only
+/// the last `*` is ever tried again: what an earlier one could take besides,
+/// the last one can take as well.
 fn is_like(pattern: &str, text: &str) -> bool {
-    match pattern.chars().next() {
-        None => text.is_empty(),
-        Some('*') => {
-            let rest = &pattern[1..];
-            is_like(rest, text) || text.char_indices().any(|(at, c)| is_like(rest, &text[at + c.len_utf8()..]))
-        }
-        Some(first) => match text.chars().next() {
-            Some(next) if first == '?' || first == next => {
-                is_like(&pattern[first.len_utf8()..], &text[next.len_utf8()..])
+    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let (mut at, mut place) = (0, 0);
+    // Behind the last `*`, and what follows what it took.
+    let mut again = None;
+    while place < text.len() {
+        match (pattern.get(at), again) {
+            (Some('*'), _) => {
+                at += 1;
+                again = Some((at, place));
             }
-            _ => false,
-        },
+            (Some(&wanted), _) if wanted == '?' || wanted == text[place] => (at, place) = (at + 1, place + 1),
+            (_, Some((behind, taken))) => {
+                (at, place) = (behind, taken + 1);
+                again = Some((behind, taken + 1));
+            }
+            (_, None) => return false,
+        }
     }
+    pattern[at..].iter().all(|rest| *rest == '*')
 }
 
 #[cfg(test)]
@@ -256,6 +280,32 @@ mod tests {
         for (place, image, expected) in cases {
             assert_eq!(!users(&keyring(&[place]), image).is_empty(), expected, "{place} for {image}");
         }
+    }
+
+    #[test]
+    fn many_stars_take_no_longer_than_few() {
+        let stars = format!("{}b.example", "*a".repeat(120));
+        let image = format!("{}.example/app", "a".repeat(240));
+        assert!(users(&keyring(&[&stars]), &image).is_empty());
+        assert!(is_like(&"*".repeat(250), &"a".repeat(250)));
+        for (pattern, text, expected) in
+            [("*", "", true), ("", "", true), ("?", "", false), ("a*c*e", "abcde", true), ("a*c*e", "abcd", false)]
+        {
+            assert_eq!(is_like(pattern, text), expected, "{pattern} for {text}");
+        }
+        let endless = format!("{}.example", "a".repeat(100_000));
+        assert!(users(&keyring(&[&format!("*{endless}")]), &format!("{endless}/app")).is_empty());
+    }
+
+    #[test]
+    fn a_registry_is_asked_with_a_few_credentials_only() {
+        let places: Vec<String> = (0..1_000).map(|n| format!("r.example/{}", &"aaaaaaaaaa"[..n % 10])).collect();
+        let mut keyring = keyring(&[]);
+        for place in &places {
+            let entry = Entry { username: place.clone(), password: "p".into(), ..Entry::default() };
+            keyring.add_entry(place, &entry, &Holder::default());
+        }
+        assert_eq!(keyring.lookup("r.example/aaaaaaaaaa").len(), CREDENTIALS_MAX);
     }
 
     #[test]

@@ -24,8 +24,9 @@ pub(crate) struct Records {
     pulling: PathBuf,
     pulled: PathBuf,
     trust: ImageTrust,
-    /// One change at a time.
-    turn: Mutex<()>,
+    /// One change at a time. By image, how many pull it: the first that ends
+    /// must not pass for the last.
+    pulls: Mutex<BTreeMap<String, usize>>,
 }
 
 /// The secret that proved to be good.
@@ -87,7 +88,7 @@ impl Access {
 impl Records {
     pub(crate) fn new(root: &Path, trust: ImageTrust) -> Self {
         let root = root.join("image_manager");
-        Self { pulling: root.join("pulling"), pulled: root.join("pulled"), trust, turn: Mutex::default() }
+        Self { pulling: root.join("pulling"), pulled: root.join("pulled"), trust, pulls: Mutex::default() }
     }
 
     /// Who may use the image `id`, asked for as `image`. What cannot be read
@@ -112,12 +113,15 @@ impl Records {
     /// Before it is pulled: from now on it is not one that was here before us.
     pub(super) fn begin(&self, image: &str) -> io::Result<()> {
         let intent = serde_json::json!({ "kind": "ImagePullIntent", "apiVersion": VERSION, "image": image });
-        write(&self.pulling, &file_name(image), &intent)
+        let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
+        write(&self.pulling, &file_name(image), &intent)?;
+        *pulls.entry(image.to_owned()).or_default() += 1;
+        Ok(())
     }
 
     /// It was pulled as this holder, or without credentials.
     pub(super) fn pulled(&self, image: &str, id: &str, by: Option<&Holder>, now: Timestamp) -> io::Result<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pulls = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
         let mut record: Pulled = read(&self.pulled.join(file_name(id))).ok().flatten().unwrap_or_default();
         let known = record.credential_mapping.entry(repository(image)).or_default();
         match by {
@@ -135,11 +139,20 @@ impl Records {
         record.last_updated_time = now.to_string();
         record.image_ref = id.to_owned();
         write(&self.pulled, &file_name(id), &record)?;
-        self.end(image)
+        self.end_one(image, &mut pulls)
     }
 
     /// The pull is over, well or not.
     pub(super) fn end(&self, image: &str) -> io::Result<()> {
+        self.end_one(image, &mut self.pulls.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn end_one(&self, image: &str, pulls: &mut BTreeMap<String, usize>) -> io::Result<()> {
+        let others = pulls.remove(image).unwrap_or(1).saturating_sub(1);
+        if others > 0 {
+            pulls.insert(image.to_owned(), others);
+            return Ok(());
+        }
         match fs::remove_file(self.pulling.join(file_name(image))) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
@@ -148,7 +161,7 @@ impl Records {
 
     /// Forgets images that are gone: what has their name later came another way.
     pub(crate) fn prune(&self, is_here: impl Fn(&str) -> bool) -> io::Result<()> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.pulls.lock().unwrap_or_else(PoisonError::into_inner);
         let entries = match fs::read_dir(&self.pulled) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             entries => entries?,
@@ -230,6 +243,18 @@ mod tests {
             assert!(records.access("registry.example/app:v2", "id").is_for(&[holder("b", "2")]));
             records.pulled(IMAGE, "id", None, Timestamp::UNIX_EPOCH).unwrap();
             assert_eq!(records.access(IMAGE, "id"), Access::Everyone, "it is open to all");
+        });
+    }
+
+    #[test]
+    fn lc_312_a_pull_that_fails_does_not_speak_for_one_under_way() {
+        check(ImageTrust::Preloaded, |records| {
+            records.begin(IMAGE).unwrap();
+            records.begin(IMAGE).unwrap();
+            records.end(IMAGE).unwrap();
+            assert_eq!(records.access(IMAGE, "id"), Access::Holders(vec![]), "somebody still pulls it");
+            records.end(IMAGE).unwrap();
+            assert_eq!(records.access(IMAGE, "id"), Access::Everyone);
         });
     }
 

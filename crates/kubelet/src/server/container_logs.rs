@@ -10,16 +10,14 @@ use hyper::body::Frame;
 use objects::api::core::v1::{ContainerStatus, Pod};
 use tokio::sync::mpsc;
 
-use super::{Body, Pods, text};
+use super::{Body, Found, Pods, text};
 use crate::container::log_path;
 use crate::ctx::Ctx;
 use crate::follow::{self, Source};
 use crate::logs::Options;
-use crate::observe::PodRef;
-use crate::sandbox;
 
 /// Chunks a slow reader may be behind.
-const LOG_CHUNKS_MAX: usize = 16;
+const LOG_CHUNKS_MAX: usize = 4;
 
 /// API-691.
 pub(super) async fn answer(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], query: &str) -> Response<Body> {
@@ -31,7 +29,7 @@ pub(super) async fn answer(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], query:
 
 async fn shown(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], wanted: Wanted) -> Response<Body> {
     let [namespace, name, container] = place;
-    let Some(pod) = pods.get(namespace, name) else {
+    let Some(Found { shown: pod, who }) = pods.find(namespace, name) else {
         return text(StatusCode::NOT_FOUND, format!("pod \"{name}\" does not exist"));
     };
     let shown = match instance(&pod, container, wanted.is_previous) {
@@ -39,8 +37,6 @@ async fn shown(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], wanted: Wanted) ->
         Err(message) => return text(StatusCode::BAD_REQUEST, message),
     };
     let id = ctx.runtime_id(&shown);
-    let meta = sandbox::meta_of(&pod, 0);
-    let who = PodRef { namespace: meta.namespace, name: meta.name, uid: meta.uid };
     let containers = ctx.runtime.containers(Some(&who.uid)).await.unwrap_or_default();
     let Some(found) = containers.into_iter().find(|candidate| candidate.id == id) else {
         return text(StatusCode::BAD_REQUEST, format!("container \"{container}\" in pod \"{name}\" is terminated"));
@@ -48,9 +44,10 @@ async fn shown(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], wanted: Wanted) ->
     let directory = ctx.config.pod_log_dir(&who.namespace, &who.name, &who.uid);
     let path = directory.join(log_path(&found.name, found.attempt));
     let (out, chunks) = mpsc::channel(LOG_CHUNKS_MAX);
-    let runtime = ctx.runtime.clone();
+    let ctx = ctx.clone();
     tokio::spawn(async move {
-        let source = Source { path, container: id, pod_uid: who.uid, runtime: runtime.as_ref() };
+        let (runtime, watches) = (ctx.runtime.as_ref(), &ctx.watches);
+        let source = Source { path, container: id, pod_uid: who.uid, runtime, watches };
         if let Err(error) = follow::stream(source, wanted.options, out).await {
             tracing::warn!(pod = who.name, %error, "log stream broke");
         }

@@ -197,6 +197,11 @@ pub(super) async fn cadvisor(ctx: &Ctx) -> Response<Body> {
         let labels = [&borrowed(&labels)[..1], &[("cpu", "total")], &borrowed(&labels)[1..]].concat();
         cpu.was(&labels, seconds(used.stats.usage.cpu_nanoseconds), used.stats.usage.at);
     }
+    let mut kills =
+        out.counter("container_oom_events_total", "Count of out of memory events observed for the container");
+    for used in &all {
+        kills.was(&borrowed(&labels(used)), used.stats.usage.oom_kills, used.stats.usage.at);
+    }
     type Read = fn(&cri::ContainerStats) -> u64;
     let gauges: [(&'static str, &str, Read); 5] = [
         ("container_fs_usage_bytes", "Number of bytes that are consumed by the container on this filesystem.", |it| {

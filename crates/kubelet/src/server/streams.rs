@@ -15,10 +15,10 @@ use hyper_util::rt::TokioIo;
 use streaming::{Dial, PortsUpgrade, Refusal, Target, Upgrade};
 use tokio::net::TcpStream;
 
+use super::sessions::{SESSIONS_MAX, Session};
 use super::{Body, Failure, Pods, text, typed};
 use crate::ctx::Ctx;
 use crate::observe::PodRef;
-use crate::sandbox;
 
 /// What a path asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +89,7 @@ enum Refused {
     /// Upstream answers these as its own failures, not as `404`.
     NotFound(String),
     Runtime(Failure),
+    TooMany,
 }
 
 impl Refused {
@@ -100,6 +101,10 @@ impl Refused {
             Self::Failed(error @ CriError::NotFound { .. }) => text(StatusCode::NOT_FOUND, error.to_string()),
             Self::Failed(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             Self::NotFound(what) => text(StatusCode::INTERNAL_SERVER_ERROR, what),
+            Self::TooMany => {
+                let why = format!("too many streams: a pod has at most {SESSIONS_MAX} at a time");
+                text(StatusCode::TOO_MANY_REQUESTS, why)
+            }
             Self::Runtime(error) => text(StatusCode::BAD_GATEWAY, format!("the runtime's stream: {error}")),
         }
     }
@@ -124,13 +129,13 @@ pub(super) async fn answer(
 
 async fn exec(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Request<Incoming>) -> Begun {
     let Options { stdin, stdout, stderr, tty, command } = Options::parse(request.uri())?;
-    let id = container(ctx, pods, wanted).await?;
+    let (id, held) = session_in(ctx, pods, wanted).await?;
     let asked = ExecRequest { command, tty, stdin, stdout, stderr };
     // Before the command runs: nobody would see what it says.
     let (upgrade, response) = Upgrade::command(request).map_err(Refused::Handshake)?;
     match ctx.runtime.exec(&id, asked).await.map_err(Refused::Failed)? {
         Streaming::Here(session) => {
-            tokio::spawn(upgrade.exec(session));
+            tokio::spawn(held.during(|room| upgrade.within(room).exec(session)));
             Ok(begun(response))
         }
         Streaming::At(url) => pass_through(request, upgrade.connection(), &url).await.map_err(Refused::Runtime),
@@ -139,11 +144,11 @@ async fn exec(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Request
 
 async fn attach(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Request<Incoming>) -> Begun {
     let Options { stdin, stdout, stderr, .. } = Options::parse(request.uri())?;
-    let id = container(ctx, pods, wanted).await?;
+    let (id, held) = session_in(ctx, pods, wanted).await?;
     let (upgrade, response) = Upgrade::command(request).map_err(Refused::Handshake)?;
     match ctx.runtime.attach(&id, AttachRequest { stdin, stdout, stderr }).await.map_err(Refused::Failed)? {
         Streaming::Here(session) => {
-            tokio::spawn(upgrade.attach(session));
+            tokio::spawn(held.during(|room| upgrade.within(room).attach(session)));
             Ok(begun(response))
         }
         Streaming::At(url) => pass_through(request, upgrade.connection(), &url).await.map_err(Refused::Runtime),
@@ -152,7 +157,7 @@ async fn attach(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Reque
 
 /// A command without streams; its output is the answer.
 async fn run(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &Request<Incoming>) -> Begun {
-    let id = container(ctx, pods, wanted).await?;
+    let (id, _held) = session_in(ctx, pods, wanted).await?;
     let query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     let line = query.filter(|(name, _)| name == "cmd").map(|(_, value)| value.into_owned()).last().unwrap_or_default();
     let command = line.split(' ').map(str::to_owned).collect();
@@ -174,8 +179,9 @@ async fn port_forward(ctx: &Arc<Ctx>, pods: &Pods, wanted: &Wanted<'_>, request:
     if let Some(url) = ctx.runtime.port_forward_url(&sandbox).await.map_err(Refused::Failed)? {
         return pass_through(request, upgrade.connection(), &url).await.map_err(Refused::Runtime);
     }
+    let held = ctx.sessions.begin(&pod.uid).ok_or(Refused::TooMany)?;
     let target = Target { dial: dial(ctx.clone(), sandbox), pod: pod.name, uid: pod.uid };
-    tokio::spawn(upgrade.run(target));
+    tokio::spawn(held.during(|room| upgrade.within(room).run(target)));
     Ok(begun(response))
 }
 
@@ -192,13 +198,11 @@ fn dial(ctx: Arc<Ctx>, sandbox: SandboxId) -> Dial {
 }
 
 fn found(pods: &Pods, wanted: &Wanted<'_>) -> Result<PodRef, Refused> {
-    let pod = pods.get(wanted.namespace, wanted.pod).ok_or(Refused::NoPod)?;
-    let meta = sandbox::meta_of(&pod, 0);
-    Ok(PodRef { namespace: meta.namespace, name: meta.name, uid: meta.uid })
+    pods.find(wanted.namespace, wanted.pod).map(|found| found.who).ok_or(Refused::NoPod)
 }
 
-/// The running one of that name.
-async fn container(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>) -> Result<ContainerId, Refused> {
+/// The running container of that name, and one of its pod's places.
+async fn session_in(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>) -> Result<(ContainerId, Session), Refused> {
     let pod = found(pods, wanted)?;
     let missing = || Refused::NotFound(format!("container not found (\"{}\")", wanted.container));
     if wanted.uid.is_some_and(|uid| uid != pod.uid) {
@@ -208,7 +212,9 @@ async fn container(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>) -> Result<Contai
     let running = containers
         .into_iter()
         .find(|container| container.name == wanted.container && container.state == ContainerState::Running);
-    Ok(running.ok_or_else(missing)?.id)
+    let id = running.ok_or_else(missing)?.id;
+    let held = ctx.sessions.begin(&pod.uid).ok_or(Refused::TooMany)?;
+    Ok((id, held))
 }
 
 /// Which streams a client wants (API-624).
@@ -301,6 +307,9 @@ mod tests {
         assert_eq!((attach.verb, attach.uid, attach.container), (Verb::Attach, Some("u1"), "app"));
         assert_eq!(of("portForward/default/web").unwrap().verb, Verb::PortForward);
         assert_eq!((of("exec/default/web"), of("pods")), (None, None));
+        // API-623: a GET needs `get` only at the API server, unless it opens a stream.
+        let run = of("run/default/web/app").unwrap();
+        assert!(!run.allows(&Method::GET) && !run.allows(&Method::PUT) && run.allows(&Method::POST));
     }
 
     #[test]

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ambient::Timestamp;
-use lifecycle::{Manifest, ManifestSource};
+use lifecycle::ManifestSource;
 use objects::api::core::v1::Pod;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::{MANIFEST_BYTES_MAX, Wanted, as_document, parse, to_pod};
+use super::{MANIFEST_BYTES_MAX, Reader, Wanted, as_document};
 use crate::config::StaticUrl;
 use crate::ctx::Ctx;
 use crate::outbound::{self, GetError, Request, Tls};
@@ -54,18 +53,19 @@ struct Page(Option<Vec<u8>>);
 impl Page {
     /// `None`: as before.
     async fn look(&mut self, ctx: &Ctx, source: &StaticUrl) -> Result<Option<Vec<Arc<Pod>>>, String> {
-        let content = fetch(source).await?;
+        let content = fetch(ctx, source).await?;
         if self.0.as_ref() == Some(&content) {
             return Ok(None);
         }
-        let pods = read(&content, source, &ctx.config.node_name, ctx.clock.now().wall);
+        let reader = Reader::of(ctx);
+        let pods = reader.guarded(|| read(&content, source, &reader));
         // What makes no sense is told once.
         self.0 = Some(content);
         pods.map(Some)
     }
 }
 
-async fn fetch(source: &StaticUrl) -> Result<Vec<u8>, String> {
+async fn fetch(ctx: &Ctx, source: &StaticUrl) -> Result<Vec<u8>, String> {
     let request = Request {
         url: source.parsed()?,
         headers: &source.headers,
@@ -73,6 +73,8 @@ async fn fetch(source: &StaticUrl) -> Result<Vec<u8>, String> {
         deadline: Some(Instant::now() + TIMEOUT),
         body_bytes_max: MANIFEST_BYTES_MAX as usize + 1,
         tls: Tls::Verified,
+        // The node's own, and no pod's.
+        names: ctx.lookups.of(""),
     };
     let answer = outbound::get(request).await;
     let answer = answer.map_err(|(GetError::PlainHttp(error) | GetError::Failed(error))| error)?;
@@ -83,20 +85,20 @@ async fn fetch(source: &StaticUrl) -> Result<Vec<u8>, String> {
 }
 
 /// Nothing at all stands for no pods, as upstream.
-fn read(content: &[u8], source: &StaticUrl, node_name: &str, seen_at: Timestamp) -> Result<Vec<Arc<Pod>>, String> {
-    let whole = Manifest { source: ManifestSource::Http, location: &source.url, content, node_name, seen_at };
+fn read(content: &[u8], source: &StaticUrl, reader: &Reader) -> Result<Vec<Arc<Pod>>, String> {
+    let of = |item: Value, content: &[u8]| reader.pod(item, ManifestSource::Http, &source.url, content).map(Arc::new);
     if content.is_empty() {
         return Ok(Vec::new());
     }
     let document = as_document(content)?;
     if document["kind"] != "PodList" {
-        return parse(whole).map(|pod| vec![Arc::new(pod)]);
+        return of(document, content).map(|pod| vec![pod]);
     }
     let items = document["items"].as_array().cloned().unwrap_or_default();
     let pod = |mut item: Value| {
         (item["apiVersion"], item["kind"]) = ("v1".into(), "Pod".into());
         let content = item.to_string();
-        to_pod(item, Manifest { content: content.as_bytes(), ..whole }).map(Arc::new)
+        of(item, content.as_bytes())
     };
     items.into_iter().map(pod).collect()
 }

@@ -2,7 +2,7 @@
 //! left anything: no link is followed, nothing is waited for, and what is too
 //! large is not read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -15,20 +15,26 @@ use crate::env::{FileAt, FileText};
 
 /// Upstream's limit.
 const BYTES_MAX: u64 = 64 << 10;
+/// Of all that one container's environment refers to.
+const TOTAL_BYTES_MAX: usize = 4 << 20;
 
-pub(crate) async fn left_files(ctx: &Ctx, uid: &str, wanted: Vec<FileAt>) -> BTreeMap<FileAt, FileText> {
+pub(crate) async fn left_files(ctx: &Ctx, uid: &str, wanted: BTreeSet<FileAt>) -> BTreeMap<FileAt, FileText> {
     if wanted.is_empty() {
         return BTreeMap::new();
     }
     let volumes = ctx.config.pod_dir(uid).join("volumes").join("kubernetes.io~empty-dir");
-    let read = move || {
-        let text = |file: FileAt| {
-            let text = read(&volumes.join(&file.volume), Path::new(&file.path)).map_err(|error| error.to_string());
-            (file, text)
-        };
-        Ok(wanted.into_iter().map(text).collect())
+    blocking(move || Ok(read_all(&volumes, wanted))).await.unwrap_or_default()
+}
+
+fn read_all(volumes: &Path, wanted: BTreeSet<FileAt>) -> BTreeMap<FileAt, FileText> {
+    let mut left = TOTAL_BYTES_MAX;
+    let mut text = |file: &FileAt| {
+        let text = read(&volumes.join(&file.volume), Path::new(&file.path)).map_err(|error| error.to_string())?;
+        let rest = left.checked_sub(text.as_ref().map_or(0, String::len));
+        left = rest.ok_or_else(|| format!("more than {TOTAL_BYTES_MAX} bytes with those before it"))?;
+        Ok(text)
     };
-    blocking(read).await.unwrap_or_default()
+    wanted.into_iter().map(|file| (file.clone(), text(&file))).collect()
 }
 
 fn read(volume: &Path, path: &Path) -> io::Result<Option<String>> {
@@ -78,5 +84,18 @@ mod tests {
         for path in ["link", "up/secret", "../secret", "/etc/hostname", "pipe", "sub", "large"] {
             assert!(read(path).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn files_of_one_environment_have_room_for_a_few_megabytes() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("conf")).unwrap();
+        let wanted: BTreeSet<FileAt> =
+            (0..80).map(|n| FileAt { volume: "conf".into(), path: format!("{n:02}.env") }).collect();
+        for file in &wanted {
+            std::fs::write(dir.path().join("conf").join(&file.path), vec![b'#'; 64 << 10]).unwrap();
+        }
+        let found = read_all(dir.path(), wanted);
+        assert_eq!(found.values().filter(|text| text.is_ok()).count(), TOTAL_BYTES_MAX / (64 << 10));
     }
 }

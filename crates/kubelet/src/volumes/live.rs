@@ -102,13 +102,14 @@ async fn refresh(ctx: &Ctx, pod: &Pod) {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let dir = ctx.config.pod_dir(uid);
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let mut room = payload::Room::new();
     for volume in volumes.filter(|volume| payload::is_payload(volume)) {
         let path = path_of(&dir, volume);
         let _turn = ctx.turns.of(uid).await;
         if !payload_dir::is_written(&path) {
             continue;
         }
-        match write_payload(ctx, pod, path, volume).await {
+        match write_payload(ctx, pod, path, volume, &mut room).await {
             Ok(false) => {}
             Ok(true) => tracing::info!(uid, volume = volume.name, "volume has new content"),
             Err(error) => {

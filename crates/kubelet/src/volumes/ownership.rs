@@ -4,20 +4,17 @@
 //! in it is reached by a path that they could bend: every step goes by
 //! descriptor and no link is followed.
 
-use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use objects::api::core::v1::Pod;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat};
+use rustix::path::Arg;
 
 const READ_WRITE: u32 = 0o660;
 /// Directories can be entered, and what is made in them belongs to the group.
 const DIRECTORY: u32 = 0o2110;
-/// Deeper trees are refused rather than followed to the end of the stack.
-const DEPTH_MAX: usize = 1024;
 
 /// Who a pod's volumes are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,40 +54,29 @@ impl Owner {
         }
         // The root last: it says that everything below is done.
         if is_directory(&found) {
-            give_content(root.as_fd(), group, 0)?;
+            give_content(root.as_fd(), group)?;
         }
         give(root.as_fd(), &found, group)
     }
 }
 
-fn give_content(directory: BorrowedFd<'_>, group: u32, depth: usize) -> io::Result<()> {
-    if depth > DEPTH_MAX {
-        return Err(io::Error::other("directories are nested too deeply to set their fsGroup"));
-    }
+/// Directories before what is in them. However deep: what others nested is
+/// given step by step.
+fn give_content(directory: BorrowedFd<'_>, group: u32) -> io::Result<()> {
     let readable =
         rustix::fs::openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    for entry in rustix::fs::Dir::new(readable)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." {
-            continue;
-        }
-        let opened = match open(directory, name) {
+    trees::each(trees::Ladder::new(readable)?, |directory, entry| {
+        let opened = match open(directory, entry.name.as_c_str()) {
             // Gone meanwhile.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened?,
         };
-        let found = rustix::fs::fstat(&opened)?;
-        if is_directory(&found) {
-            give_content(opened.as_fd(), group, depth + 1)?;
-        }
-        give(opened.as_fd(), &found, group)?;
-    }
-    Ok(())
+        give(opened.as_fd(), &rustix::fs::fstat(&opened)?, group)
+    })
 }
 
 /// The thing itself, link or not, without access to its content.
-fn open(directory: impl AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+fn open(directory: impl AsFd, name: impl Arg) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?)
 }
 
@@ -174,5 +160,24 @@ mod tests {
         assert_eq!(shown(&volume.join("d/f")).1, 0o600);
         Owner { only_if_root_differs: false, ..owner }.take(&volume).unwrap();
         assert_eq!(shown(&volume.join("d/f")).1, 0o660);
+    }
+
+    #[test]
+    fn a_group_gets_also_what_lies_deeper_than_a_path_is_long() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let root = tempfile::tempdir().unwrap();
+        let (volume, name) = (root.path().join("v"), "n".repeat(250));
+        fs::create_dir(&volume).unwrap();
+        let mut ladder = trees::Ladder::at(&volume).unwrap();
+        for _ in 0..2000 {
+            rustix::fs::mkdirat(ladder.here(), &name, Mode::RWXU).unwrap();
+            assert!(ladder.enter(&name).unwrap());
+        }
+        owner(json!({"containers": [], "securityContext": {"fsGroup": 4242}})).take(&volume).unwrap();
+        let found = rustix::fs::fstat(ladder.here()).unwrap();
+        assert_eq!((found.st_gid, permissions(&found)), (4242, 0o2770));
+        trees::remove(&volume).unwrap();
     }
 }

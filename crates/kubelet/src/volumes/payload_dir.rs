@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ambient::Timestamp;
 
@@ -36,17 +36,15 @@ pub(super) fn write(volume: &Path, files: &Files, group: Option<u32>, now: Times
         return Ok(false);
     }
     let fresh = fresh_name(old.as_deref(), now);
-    let _ = fs::remove_dir_all(volume.join(&fresh));
+    trees::remove(&volume.join(&fresh))?;
     make_directory(&volume.join(&fresh), group)?;
-    for (name, file) in files {
-        write_file(&volume.join(&fresh), name, file, group)?;
-    }
+    write_files(&volume.join(&fresh), files, group)?;
     let switch = volume.join("..data_tmp");
     let _ = fs::remove_file(&switch);
     symlink(&fresh, &switch)?;
     fs::rename(&switch, volume.join(DATA))?;
     show(volume, files)?;
-    old.map_or(Ok(()), |old| fs::remove_dir_all(volume.join(old)))?;
+    old.map_or(Ok(()), |old| trees::remove(&volume.join(old)))?;
     Ok(true)
 }
 
@@ -56,17 +54,23 @@ fn fresh_name(old: Option<&Path>, now: Timestamp) -> String {
     format!("..{}.{generation}", now.strftime("%Y_%m_%d_%H_%M_%S"))
 }
 
-fn write_file(directory: &Path, name: &str, file: &File, group: Option<u32>) -> io::Result<()> {
-    let target = directory.join(name);
-    for parent in Path::new(name).parent().into_iter().flat_map(Path::ancestors).filter(|path| *path != Path::new("")) {
+/// Every directory is made once, parents first.
+fn write_files(directory: &Path, files: &Files, group: Option<u32>) -> io::Result<()> {
+    let parents = |name| Path::new(name).ancestors().skip(1).filter(|path| *path != Path::new(""));
+    let directories: BTreeSet<&Path> = files.keys().flat_map(parents).collect();
+    for parent in directories {
         make_directory(&directory.join(parent), group)?;
     }
-    fs::write(&target, &file.content)?;
+    files.iter().try_for_each(|(name, file)| write_file(&directory.join(name), file, group))
+}
+
+fn write_file(target: &Path, file: &File, group: Option<u32>) -> io::Result<()> {
+    fs::write(target, &file.content)?;
     if file.owner.is_some() || group.is_some() {
-        chown(&target, file.owner, group)?;
+        chown(target, file.owner, group)?;
     }
     let mode = file.mode | group.map_or(0, |_| GROUP_FILE);
-    fs::set_permissions(&target, fs::Permissions::from_mode(mode))
+    fs::set_permissions(target, fs::Permissions::from_mode(mode))
 }
 
 fn make_directory(path: &Path, group: Option<u32>) -> io::Result<()> {
@@ -80,23 +84,25 @@ fn make_directory(path: &Path, group: Option<u32>) -> io::Result<()> {
 
 /// Exactly these files with this content.
 fn holds(directory: &Path, files: &Files) -> bool {
-    let mut found = BTreeSet::new();
-    list(directory, Path::new(""), &mut found).is_ok()
-        && found.iter().map(String::as_str).eq(files.keys().map(String::as_str))
+    list(directory).is_ok_and(|found| found.iter().map(String::as_str).eq(files.keys().map(String::as_str)))
         && files.iter().all(|(name, file)| fs::read(directory.join(name)).is_ok_and(|content| content == file.content))
 }
 
-fn list(directory: &Path, below: &Path, found: &mut BTreeSet<String>) -> io::Result<()> {
-    for entry in fs::read_dir(directory.join(below))? {
-        let entry = entry?;
-        let path = below.join(entry.file_name());
-        if entry.file_type()?.is_dir() {
-            list(directory, &path, found)?;
-        } else {
-            found.insert(path.to_string_lossy().into_owned());
+/// We wrote it ourselves, by paths: none is longer than a path can be.
+fn list(directory: &Path) -> io::Result<BTreeSet<String>> {
+    let (mut found, mut pending) = (BTreeSet::new(), vec![PathBuf::new()]);
+    while let Some(below) = pending.pop() {
+        for entry in fs::read_dir(directory.join(&below))? {
+            let entry = entry?;
+            let path = below.join(entry.file_name());
+            if entry.file_type()?.is_dir() {
+                pending.push(path);
+            } else {
+                found.insert(path.to_string_lossy().into_owned());
+            }
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 /// Links for what there is, none for what is gone.
@@ -126,7 +132,7 @@ mod tests {
     use super::*;
 
     fn file(text: &str) -> File {
-        File { content: text.as_bytes().to_vec(), mode: 0o640, owner: None }
+        File { content: text.to_owned().into(), mode: 0o640, owner: None }
     }
 
     fn files(entries: &[(&str, &str)]) -> Files {
@@ -186,7 +192,7 @@ mod tests {
         }
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("v");
-        let token = File { content: b"t".to_vec(), mode: 0o600, owner: Some(77) };
+        let token = File { content: "t".into(), mode: 0o600, owner: Some(77) };
         write(&path, &Files::from([("token".to_owned(), token)]), Some(4242), now()).unwrap();
         let found = fs::metadata(path.join("token")).unwrap();
         assert_eq!((found.uid(), found.gid(), found.mode() & 0o7777), (77, 4242, 0o640));

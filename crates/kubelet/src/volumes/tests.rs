@@ -53,6 +53,18 @@ fn mounts_travel_as_the_pod_asks() {
 }
 
 #[test]
+fn log_directories_are_known_by_the_uid_of_their_pod() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["default_web_u-1", "default_web_u-2", "stray", "a_b", "a_b_c_d"] {
+        fs::create_dir(root.path().join(name)).unwrap();
+    }
+    let mut uids: Vec<String> = log_dirs(root.path()).unwrap().into_iter().map(|(uid, _)| uid).collect();
+    uids.sort();
+    assert_eq!(uids, ["u-1", "u-2"]);
+    assert_eq!(log_dirs(&root.path().join("nowhere")).unwrap(), []);
+}
+
+#[test]
 fn unknown_volumes_are_refused_and_not_taken_for_empty_ones() {
     let refused =
         mount_of(json!({"name": "v", "nfs": {"server": "s", "path": "/"}}), json!({"name": "v", "mountPath": "/m"}));
@@ -80,7 +92,7 @@ fn lc_013_tear_down_leaves_nothing_and_may_run_twice() {
     fs::write(data.join("f"), "kept").unwrap();
     std::os::unix::fs::symlink(&data, dir.join("volumes/claimed")).unwrap();
     for _ in 0..2 {
-        remove(&dir, &log_dir).unwrap();
+        remove(&dir, std::slice::from_ref(&log_dir)).unwrap();
         assert!(!dir.exists());
         assert!(!log_dir.exists());
     }
@@ -96,5 +108,5 @@ async fn turns_of_one_pod_exclude_each_other_and_are_forgotten() {
     assert!(waiting.is_err(), "the first still has its turn");
     drop((first, other));
     let _again = turns.of("u").await;
-    assert_eq!(turns.0.lock().unwrap().len(), 1);
+    assert_eq!(turns.of_pods.lock().unwrap().len(), 1);
 }

@@ -35,6 +35,19 @@ async fn lc_373_a_pod_the_node_has_no_room_for_is_rejected_and_never_started() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lc_101_a_new_agent_leaves_what_was_said_about_a_rejected_pod() {
+    let mut node = Node::started();
+    node.api.create("pods", asking("large", json!({"cpu": "5"})));
+    node.api.until("large", is_failed).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let said = node.api.pod("large").unwrap()["status"].clone();
+    node.stop_agent().await;
+    node.start_agent();
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(node.api.pod("large").unwrap()["status"], said);
+}
+
+#[tokio::test(start_paused = true)]
 async fn lc_372_labels_and_taints_of_the_node_object_count() {
     let node = Node::started();
     node.api.until_world(|api| api.get("nodes", "", "n1").is_some()).await;

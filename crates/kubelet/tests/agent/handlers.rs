@@ -83,6 +83,21 @@ async fn lc_236_lc_237_a_pre_stop_hook_that_overruns_is_given_up() {
     assert!(!events.iter().any(|event| event.contains("FailedPreStopHook")), "{events:?}");
 }
 
+/// The kernel kills a hook with its container, and a moment before that can be seen.
+#[tokio::test(start_paused = true)]
+async fn lc_229_a_pre_stop_hook_whose_work_was_the_end_of_the_container_did_not_fail() {
+    let node = Node::started();
+    node.runtime.script("app", Run::exits(Duration::from_secs(10), 0));
+    node.runtime.script_exec("app", Exec::exits(137).after(Duration::from_millis(9300)));
+    let hook = json!({"preStop": {"exec": {"command": ["quit"]}}});
+    node.api.create("pods", pod("web", app(json!({"lifecycle": hook}))));
+    node.api.until("web", is_ready).await;
+    node.api.delete_pod("web", 30);
+    node.api.until("web", |pod| pod.is_none()).await;
+    let events = node.api.events("web");
+    assert!(!events.iter().any(|event| event.contains("FailedPreStopHook")), "{events:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn lc_229_lc_238_a_failing_pre_stop_hook_is_told_and_changes_nothing() {
     let node = Node::started();

@@ -311,6 +311,32 @@ async fn lc_313_pulls_above_the_rate_fail_and_are_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lc_313_a_pull_ends_with_its_pod_and_holds_up_others_for_a_while_only() {
+    let node = Node::started();
+    node.runtime.pulls_for_ever("remote:endless");
+    let using = |name: &str, image: &str| {
+        let container = json!([{"name": "app", "image": image, "imagePullPolicy": "Always"}]);
+        pod(name, json!({ "containers": container }))
+    };
+    let pulls = || node.runtime.calls().iter().filter(|call| *call == "pull remote:endless").count();
+    node.api.create("pods", using("hostile", "remote:endless"));
+    node.api.until_world(|_| pulls() == 1).await;
+    let begin = node.now();
+    node.api.create("pods", using("beside", "remote:a"));
+    node.api.until("beside", is_ready).await;
+    let waited = node.now().duration_since(begin).as_secs();
+    assert!((1..60).contains(&waited), "it is one after the other, but nobody waits {waited} s");
+    node.api.create("pods", using("again", "remote:endless"));
+    node.api.until_world(|_| pulls() == 2).await;
+    let begin = node.now();
+    node.api.delete_pod("again", 0);
+    node.api.create("pods", using("after", "remote:b"));
+    node.api.until("after", is_ready).await;
+    let waited = node.now().duration_since(begin).as_secs();
+    assert!(waited < 10, "its pull is over with the pod, not after {waited} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn lc_312_an_image_pulled_with_a_secret_is_not_everybodys() {
     let mut node = Node::started();
     let config = json!({"auths": {"registry.example": {"username": "u", "password": "p"}}}).to_string();

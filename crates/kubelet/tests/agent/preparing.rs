@@ -49,8 +49,38 @@ async fn lc_320_a_volume_that_cannot_be_set_up_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn lc_322_an_environment_the_kernel_would_not_take_is_told_and_never_built() {
+    let node = Node::started();
+    let twice = |number: usize| json!({"name": format!("V{number}"), "value": format!("$(V{0})$(V{0})", number - 1)});
+    let env: Vec<_> = std::iter::once(json!({"name": "V0", "value": "x"})).chain((1..60).map(twice)).collect();
+    let container = json!([{"name": "app", "image": "busybox:1.36", "env": env}]);
+    node.api.create("pods", pod("web", json!({ "containers": container })));
+    let event = "Warning Failed Error: argument list too long: environment variable V17: more than 131072 bytes";
+    node.api.until_world(|api| api.events("web").contains(&event.to_owned())).await;
+    let shown = node.api.pod("web").unwrap();
+    assert_eq!(shown["status"]["containerStatuses"][0]["state"]["waiting"]["reason"], "CreateContainerConfigError");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_320_one_key_under_a_thousand_paths_is_told_and_never_written() {
+    let node = Node::started();
+    let data = json!({"k": "x".repeat(1 << 20)});
+    node.api.create("configmaps", json!({"metadata": {"name": "big", "namespace": "default"}, "data": data}));
+    let items: Vec<_> = (0..1_000).map(|number| json!({"key": "k", "path": number.to_string()})).collect();
+    let volumes = json!([{"name": "conf", "configMap": {"name": "big", "items": items}}]);
+    node.api.create("pods", pod("web", json!({ "volumes": volumes })));
+    let event = "Warning FailedMount MountVolume.SetUp failed for volume \"conf\" : no space left on device: \
+                 the pod's projected files have more than 67108864 bytes";
+    node.api.until_world(|api| api.events("web").contains(&event.to_owned())).await;
+    assert_eq!(node.runtime.calls(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn lc_305_a_runtime_that_cannot_be_read_is_told_once() {
     let node = Node::started();
+    // The agent itself has looked by then.
+    node.api.create("pods", pod("first", json!({})));
+    node.api.until("first", is_ready).await;
     for _ in 0..3 {
         node.runtime.fail_next(Verb::List, CriError::Failed("connection refused".into()));
     }

@@ -56,6 +56,10 @@ struct Served {
 
 impl Served {
     async fn new() -> Self {
+        Self::over(Node::new()).await
+    }
+
+    async fn over(mut node: Node) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = Authority::new();
         let (chain, key) = authority.identity("n1", "system:nodes");
@@ -65,7 +69,6 @@ impl Served {
             rustls::ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
         let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
-        let mut node = Node::new();
         let agent = node.agent(Arc::new(node.runtime.clone())).with_server(Listener { tcp, tls: Arc::new(tls) });
         node.run(agent);
         Self { node, authority, address }
@@ -274,6 +277,46 @@ async fn api_692_refusals_are_upstreams() {
     assert_eq!(ports, told(404, "pod does not exist"));
     assert_eq!(refused(Request::delete("/exec/default/web/app")).await.0, 405);
     assert!(!served.node.runtime.calls().iter().any(|call| call.starts_with("exec")), "nothing was executed");
+}
+
+/// An annotation names another pod's UID: nobody gets into its containers by that.
+#[tokio::test]
+async fn lc_354_a_mirror_of_nothing_leads_into_no_container() {
+    let served = Served::new().await;
+    served.node.api.create("pods", pod("victim", json!({})));
+    let victim = served.node.api.until("victim", is_ready).await;
+    let mut mirror = pod("mirror", json!({}));
+    mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": victim["metadata"]["uid"]});
+    mirror["metadata"]["finalizers"] = json!(["example.com/stay"]);
+    mirror["status"] = victim["status"].clone();
+    served.node.api.create("pods", mirror);
+    // The agent wants it gone; it stays, and nobody asks for that for ever.
+    let is_ending =
+        |pod: Option<&serde_json::Value>| pod.is_some_and(|pod| !pod["metadata"]["deletionTimestamp"].is_null());
+    served.node.api.until("mirror", is_ending).await;
+    served.node.api.create("pods", pod("last", json!({})));
+    served.node.api.until("last", is_ready).await;
+    for path in ["/exec/default/mirror/app?output=1&command=id", "/attach/default/mirror/app?output=1"] {
+        assert_eq!(served.ask(API_SERVER, websocket(path)).await.status(), 404, "{path}");
+    }
+    assert_eq!(served.ask(API_SERVER, Request::post("/run/default/mirror/app?cmd=id")).await.status(), 404);
+    assert_eq!(served.ask(API_SERVER, websocket("/portForward/default/mirror")).await.status(), 404);
+    assert_eq!(served.get(API_SERVER, "/containerLogs/default/mirror/app").await.status(), 404);
+    assert!(!served.node.runtime.calls().iter().any(|call| call.starts_with("exec")), "nothing was executed");
+    let asked = served.node.api.requests();
+    let deletions = asked.iter().filter(|line| line.starts_with("DELETE") && line.ends_with("/pods/mirror")).count();
+    assert_eq!(deletions, 1, "{asked:?}");
+}
+
+#[tokio::test]
+async fn api_690_pods_are_not_told_before_all_of_them_are_known() {
+    let mut node = Node::new();
+    // A source that never answers.
+    node.config.static_url = Some(kubelet::StaticUrl::new("http://127.0.0.1:1/".to_owned(), Vec::new()).unwrap());
+    let served = Served::over(node).await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    assert_eq!(served.text("/pods").await, (503, "pod sources are not known yet".to_owned()));
 }
 
 #[tokio::test]

@@ -117,3 +117,48 @@ async fn lc_199_a_pod_is_decided_about_whenever_something_may_have_changed() {
     let over = node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["phase"] == "Failed")).await;
     assert_eq!(over["status"]["reason"], "DeadlineExceeded");
 }
+
+/// LC-354: users write annotations as they like.
+#[tokio::test(start_paused = true)]
+async fn lc_354_a_pod_of_the_api_that_calls_itself_static_is_none() {
+    let node = Node::started();
+    let mut fake = pod("web", json!({"restartPolicy": "Never"}));
+    fake["metadata"]["annotations"] = json!({"kubernetes.io/config.source": "file"});
+    node.api.create("pods", fake);
+    node.api.until("web", is_ready).await;
+    node.runtime.exit("app", 0);
+    let ended = node.api.until("web", |pod| pod.is_some_and(|pod| pod["status"]["phase"] == "Succeeded")).await;
+    assert_eq!(ended["metadata"]["annotations"]["kubernetes.io/config.source"], "file", "nobody else's is rewritten");
+    node.api.delete_pod("web", 5);
+    node.api.until("web", |pod| pod.is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_that_lost_its_objects_does_not_cost_running_pods() {
+    let mut node = Node::started();
+    node.api.create("pods", pod("web", json!({})));
+    node.api.until("web", is_ready).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    node.stop_agent().await;
+    let calls = node.runtime.calls();
+    node.api = crate::support::api::Api::new();
+    node.api.create("nodes", json!({"metadata": {"name": "n1", "uid": "another"}}));
+    node.start_agent();
+    let refusal = node.agent_ended().await.unwrap_err();
+    assert_eq!((refusal.count, refusal.example.as_str()), (1, "default/web"));
+    assert_eq!(node.runtime.calls(), calls, "nothing was touched");
+    // It registered there; that makes the pods no more its own.
+    node.start_agent();
+    node.agent_ended().await.unwrap_err();
+    node.config.remove_unknown_pods = true;
+    node.start_agent();
+    while !node.runtime.calls().iter().any(|call| call.starts_with("remove_sandbox")) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // From now on this is its home.
+    node.stop_agent().await;
+    node.config.remove_unknown_pods = false;
+    node.api.create("pods", pod("new", json!({})));
+    node.start_agent();
+    node.api.until("new", is_ready).await;
+}

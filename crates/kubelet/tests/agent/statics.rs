@@ -89,6 +89,41 @@ async fn lc_377_a_new_agent_adopts_static_pods() {
     assert!(is_ready(node.api.pod("fixed-n1").as_ref()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn lc_358_a_manifest_that_changed_while_no_agent_was_here_ends_the_old_pod_first() {
+    let (mut node, manifests) = node_with_manifests();
+    let file = manifests.join("fixed.yaml");
+    std::fs::write(&file, MANIFEST).unwrap();
+    node.start_agent();
+    node.api.until("fixed-n1", is_ready).await;
+    node.stop_agent().await;
+    std::fs::write(&file, MANIFEST.replace("name: app", "name: new")).unwrap();
+    // It need not ask the API: the name is a static pod's.
+    node.api.set_away(true);
+    node.start_agent();
+    while !called(&node, "start new/0") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let calls = node.runtime.calls();
+    let place = |call: &str| calls.iter().position(|made| made.starts_with(call)).unwrap_or(usize::MAX);
+    assert!(place("stop app/0") < place("start new/0"), "{calls:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_014_a_manifest_that_names_its_uid_may_change() {
+    let (mut node, manifests) = node_with_manifests();
+    let file = manifests.join("fixed.yaml");
+    let named = MANIFEST.replace("name: fixed", "name: fixed, uid: mine");
+    std::fs::write(&file, &named).unwrap();
+    node.runtime.add_image("busybox:1.37");
+    node.start_agent();
+    node.api.until("fixed-n1", is_ready).await;
+    std::fs::write(&file, named.replace("busybox:1.36", "busybox:1.37")).unwrap();
+    while !called(&node, "start app/1") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
 fn sized(cpu: &str) -> Value {
     let resources = json!({"requests": {"cpu": cpu}, "limits": {"cpu": cpu}});
     json!([{"name": "app", "image": "busybox:1.36", "imagePullPolicy": "IfNotPresent", "resources": resources}])

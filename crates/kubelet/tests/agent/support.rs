@@ -27,7 +27,7 @@ pub(crate) struct Node {
     pub(crate) runtime: Fake,
     pub(crate) root: tempfile::TempDir,
     clock: Clock,
-    agent: Option<JoinHandle<()>>,
+    agent: Option<JoinHandle<Result<(), kubelet::UnknownPods>>>,
 }
 
 /// The step of the virtual clock.
@@ -80,6 +80,11 @@ impl Node {
         }
     }
 
+    /// Waits for an agent that ends by itself.
+    pub(crate) async fn agent_ended(&mut self) -> Result<(), kubelet::UnknownPods> {
+        self.agent.take().expect("an agent").await.unwrap()
+    }
+
     pub(crate) fn now(&self) -> ambient::Timestamp {
         self.clock.now().wall
     }
@@ -125,6 +130,7 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
     Config {
         node_name: "n1".into(),
         host_ips: vec!["192.0.2.1".parse().unwrap()],
+        internal_ips: vec!["192.0.2.1".parse().unwrap()],
         port: 10250,
         root: root.join("kubelet"),
         log_root: root.join("logs"),
@@ -142,6 +148,8 @@ pub(crate) fn config(root: &std::path::Path) -> Config {
         settings: lifecycle::node::Settings::upstream(),
         static_pods: None,
         static_url: None,
+        gates: objects::gates::Gates::default(),
+        remove_unknown_pods: false,
         status_images_max: Some(50),
         pulls: kubelet::PullLimits::default(),
         image_trust: kubelet::ImageTrust::Preloaded,

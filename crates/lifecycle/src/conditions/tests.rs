@@ -55,6 +55,7 @@ fn verdict(pod: &PodSpec, view: &View, kind: &str) -> String {
         view,
         previous: &previous,
         has_sandbox: false,
+        is_initialized: true,
         is_restarting_all: None,
         resize: Vec::new(),
         disruption: None,

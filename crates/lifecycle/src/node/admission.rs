@@ -3,13 +3,13 @@
 //! Decides: the first reason against it, in upstream's order.
 
 use objects::Quantity;
-use objects::placement::{Effect, NodeFace, is_tolerated};
+use objects::placement::{Effect, HostPort, NodeFace, is_tolerated};
 
 use crate::fact::Fact;
 use crate::node::seats::{Seat, Standing, amount};
-use crate::node::{Node, NodeInfo, Rejection};
+use crate::node::{HostPortRules, Node, NodeInfo, Rejection};
 use crate::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
-use crate::spec::PodSpec;
+use crate::spec::{PodSpec, with_dots};
 
 /// Why not, and whether room alone would help.
 pub(super) enum Objection {
@@ -63,7 +63,15 @@ impl Node {
             self.seats.insert(uid, seat);
             return;
         }
-        let fact = match self.objection(&seat) {
+        let objection = self.objection(&seat);
+        if let Some(Objection::Shortage(shortages)) = &objection
+            && let Some(leaving) = self.leaving(shortages)
+        {
+            seat.standing = Standing::Waiting { victims: leaving };
+            self.seats.insert(uid, seat);
+            return;
+        }
+        let fact = match objection {
             None => Fact::Admitted(seat.allocation.clone()),
             Some(Objection::Shortage(shortages)) if seat.spec.needs.is_critical => {
                 match self.victims(&seat.spec, &shortages) {
@@ -139,9 +147,9 @@ impl Node {
     }
 
     fn allows_sysctl(&self, name: &str) -> bool {
-        let matches = |pattern: &String| match pattern.strip_suffix('*') {
+        let matches = |pattern: &String| match with_dots(pattern).strip_suffix('*') {
             Some(prefix) => name.starts_with(prefix),
-            None => name == pattern,
+            None => name == with_dots(pattern),
         };
         SAFE_SYSCTLS.contains(&name) || self.settings.allowed_unsafe_sysctls.iter().any(matches)
     }
@@ -220,11 +228,33 @@ impl Node {
         if taken.into_iter().any(|held| pod.needs.ports.iter().any(|port| port.conflicts_with(held))) {
             return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
         }
+        if let Some(why) = self.host_port_objection(pod) {
+            return failed("NodePorts", &why);
+        }
         let mut evicting = info.taints.iter().filter(|taint| taint.effect == Effect::NoExecute);
         if !pod.is_static && evicting.any(|taint| !is_tolerated(taint, &pod.needs.tolerations)) {
             return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate");
         }
         None
+    }
+
+    /// Only while the pod never ran: what the node came to use later is no
+    /// reason to stop it.
+    fn host_port_objection(&self, pod: &PodSpec) -> Option<String> {
+        let HostPortRules { lowest, reserved } = &self.settings.host_ports;
+        if pod.is_host_network || !pod.published.has_never_run() {
+            return None;
+        }
+        pod.needs.ports.iter().find_map(|HostPort { port, protocol, .. }| {
+            // Who writes static pods is the administrator.
+            if *port < i32::from(*lowest) && !pod.is_static {
+                return Some(format!(
+                    "host port {port}/{protocol} is below {lowest}, the lowest that pods may use here"
+                ));
+            }
+            let is_own = reserved.iter().any(|own| i32::from(*own) == *port);
+            is_own.then(|| format!("host port {port}/{protocol} is used by the node itself"))
+        })
     }
 
     /// Only while the pod never ran: what runs has its profile.

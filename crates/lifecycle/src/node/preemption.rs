@@ -39,6 +39,16 @@ impl Node {
         Ok([third, second, first].concat().iter().map(|seat| seat.spec.uid.clone()).collect())
     }
 
+    /// Pods whose object is gone and who still run, if their room is enough: the
+    /// scheduler counts them no longer, so what it sent here waits for them
+    /// instead of being rejected for good.
+    pub(super) fn leaving(&self, shortages: &[Shortage]) -> Option<Vec<String>> {
+        let missing: Missing = shortages.iter().map(|it| (it.resource.clone(), it.missing())).collect();
+        let gone: Vec<&Seat> = self.active().filter(|seat| seat.is_gone).collect();
+        let is_enough = !gone.is_empty() && without(&missing, &gone).is_empty();
+        is_enough.then(|| gone.iter().map(|seat| seat.spec.uid.clone()).collect())
+    }
+
     /// TC-246: with their own grace.
     pub(super) fn preempt(&mut self, victims: &[String]) {
         for uid in victims {

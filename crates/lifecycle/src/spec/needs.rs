@@ -44,10 +44,8 @@ pub(crate) struct Needs {
 
 impl Needs {
     pub(super) fn parse(pod: &Pod, spec: &ApiSpec, is_static: bool) -> Result<Self, SpecError> {
-        let annotations = pod.metadata.annotations.as_ref();
-        let is_mirror = annotations.is_some_and(|all| all.contains_key("kubernetes.io/config.mirror"));
         let priority = spec.priority.unwrap_or_default();
-        let is_critical = is_static || is_mirror || priority >= PRIORITY_CRITICAL;
+        let is_critical = is_static || priority >= PRIORITY_CRITICAL;
         let security = spec.security_context.as_ref();
         let labels = pod.metadata.labels.as_ref();
         Ok(Self {
@@ -66,7 +64,7 @@ impl Needs {
             ports: host_ports(spec),
             os: spec.os.as_ref().map(|os| os.name.clone()).filter(|name| !name.is_empty()),
             os_label: labels.and_then(|labels| labels.get("kubernetes.io/os")).cloned(),
-            sysctls: security.iter().flat_map(|it| it.sysctls.iter().flatten()).map(|it| it.name.clone()).collect(),
+            sysctls: security.iter().flat_map(|it| it.sysctls.iter().flatten()).map(|it| with_dots(&it.name)).collect(),
             is_host_ipc: spec.host_ipc.unwrap_or(false),
             wants_strict_groups: security.and_then(|it| it.supplemental_groups_policy.as_deref()) == Some("Strict"),
             wants_app_armor: wants_app_armor(spec),
@@ -111,6 +109,18 @@ impl ResizePolicy {
         };
         Self { cpu_restarts: restarts(CPU), memory_restarts: restarts(MEMORY) }
     }
+}
+
+/// `net/ipv4/conf/eth0.1/forwarding` and `net.ipv4.conf.eth0/1.forwarding` are
+/// one sysctl: the separator that comes first is the separator.
+pub(crate) fn with_dots(name: &str) -> String {
+    let is_slashed = name.find(['.', '/']).is_some_and(|first| name[first..].starts_with('/'));
+    let swapped = |letter| match letter {
+        '/' => '.',
+        '.' => '/',
+        other => other,
+    };
+    if is_slashed { name.chars().map(swapped).collect() } else { name.to_owned() }
 }
 
 pub(super) fn demand(resources: Option<&ResourceRequirements>, field: &str) -> Result<Demand, SpecError> {

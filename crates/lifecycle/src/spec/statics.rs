@@ -3,9 +3,11 @@
 //!
 //! Never: reads files or talks to the API (kubelet does).
 
+use std::collections::BTreeMap;
+
 use ambient::Timestamp;
 use objects::api::core::v1::{Container, Pod, PodSpec as ApiSpec, Toleration, Volume};
-use objects::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use objects::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::SpecError;
 
@@ -33,10 +35,20 @@ pub struct Manifest<'a> {
     pub seen_at: Timestamp,
 }
 
+/// Whether a static pod may refer to objects of the API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum References {
+    Refused,
+    /// With `PreventStaticPodAPIReferences` off: those that upstream always
+    /// refused are refused all the same.
+    Allowed,
+}
+
 /// LC-353, LC-354, LC-355: the pod that `manifest`, read as `pod`, stands for.
-pub fn static_pod(mut pod: Pod, manifest: Manifest<'_>) -> Result<Pod, SpecError> {
+pub fn static_pod(mut pod: Pod, manifest: Manifest<'_>, references: References) -> Result<Pod, SpecError> {
     let spec = pod.spec.as_mut().ok_or_else(|| super::missing("spec"))?;
-    if let Some(what) = api_reference(spec) {
+    let is_refused = |what: &&str| references == References::Refused || ALWAYS_REFUSED.contains(what);
+    if let Some(what) = api_references(spec).find(is_refused) {
         let problem = format!("static pods may not reference {what}");
         return Err(SpecError { field: "spec".to_owned(), problem });
     }
@@ -109,6 +121,12 @@ pub enum MirrorStep {
 
 /// LC-356, LC-357, TC-148: `is_ending` while something of the pod may still run.
 pub fn mirror_step(pod: Option<&Pod>, is_ending: bool, mirror: Option<&Pod>) -> MirrorStep {
+    // Somebody's finalizer holds what is to go at once: asking again changes nothing.
+    let is_asked =
+        |meta: &ObjectMeta| meta.deletion_timestamp.is_some() && meta.deletion_grace_period_seconds == Some(0);
+    if mirror.is_some_and(|mirror| is_asked(&mirror.metadata)) {
+        return MirrorStep::Keep;
+    }
     match (pod, mirror) {
         (Some(_), None) => MirrorStep::Create,
         (Some(pod), Some(mirror)) if mirror.metadata.deletion_timestamp.is_some() || !is_mirror_of(mirror, pod) => {
@@ -119,9 +137,21 @@ pub fn mirror_step(pod: Option<&Pod>, is_ending: bool, mirror: Option<&Pod>) -> 
     }
 }
 
+/// LC-354: what came from the API says so, whatever was written there.
+pub fn mark_api(pod: &mut Pod) {
+    pod.metadata.annotations.get_or_insert_default().insert(SOURCE.to_owned(), "api".to_owned());
+}
+
 /// LC-354: where a pod came from stands in an annotation; the API is the default.
+/// Users write annotations as they like: this holds for what `static_pod` made
+/// and for what went through `mark_api`, and for nothing else.
 pub fn is_static(pod: &Pod) -> bool {
-    annotation(pod, SOURCE).is_some_and(|source| source != "api")
+    pod.metadata.annotations.as_ref().is_some_and(is_of_node)
+}
+
+/// The same, by the annotations that a pod's sandbox was given.
+pub fn is_of_node(annotations: &BTreeMap<String, String>) -> bool {
+    annotations.get(SOURCE).is_some_and(|source| source != "api")
 }
 
 fn annotation<'a>(pod: &'a Pod, name: &str) -> Option<&'a str> {
@@ -138,22 +168,20 @@ fn fingerprint(manifest: Manifest<'_>) -> String {
     format!("{hash:032x}")
 }
 
+const ALWAYS_REFUSED: [&str; 2] = ["resourceclaims", "clustertrustbundles"];
+
 /// LC-355: what a pod without the API cannot have.
-fn api_reference(spec: &ApiSpec) -> Option<&'static str> {
-    if spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty()) {
-        return Some("serviceaccounts");
-    }
-    if spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()) {
-        return Some("resourceclaims");
-    }
-    if spec.image_pull_secrets.as_ref().is_some_and(|secrets| !secrets.is_empty()) {
-        return Some("secrets");
-    }
+fn api_references(spec: &ApiSpec) -> impl Iterator<Item = &'static str> {
+    let named = [
+        (spec.service_account_name.as_deref().is_some_and(|name| !name.is_empty()), "serviceaccounts"),
+        (spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()), "resourceclaims"),
+        (spec.image_pull_secrets.as_ref().is_some_and(|secrets| !secrets.is_empty()), "secrets"),
+    ];
+    let named = named.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what);
     let containers = spec.init_containers.iter().flatten().chain(&spec.containers);
-    containers
-        .filter_map(environment_reference)
-        .chain(spec.volumes.iter().flatten().filter_map(volume_reference))
-        .next()
+    named
+        .chain(containers.filter_map(environment_reference))
+        .chain(spec.volumes.iter().flatten().flat_map(volume_references))
 }
 
 fn environment_reference(container: &Container) -> Option<&'static str> {
@@ -168,7 +196,7 @@ fn environment_reference(container: &Container) -> Option<&'static str> {
     })
 }
 
-fn volume_reference(volume: &Volume) -> Option<&'static str> {
+fn volume_references(volume: &Volume) -> impl Iterator<Item = &'static str> {
     let projected = || volume.projected.iter().flat_map(|it| it.sources.iter().flatten());
     let found = [
         (volume.secret.is_some() || projected().any(|it| it.secret.is_some()), "secrets"),
@@ -178,7 +206,7 @@ fn volume_reference(volume: &Volume) -> Option<&'static str> {
         (projected().any(|it| it.service_account_token.is_some()), "serviceaccounts"),
         (projected().any(|it| it.cluster_trust_bundle.is_some()), "clustertrustbundles"),
     ];
-    found.into_iter().find(|(is_there, _)| *is_there).map(|(_, what)| what)
+    found.into_iter().filter(|(is_there, _)| *is_there).map(|(_, what)| what)
 }
 
 #[cfg(test)]

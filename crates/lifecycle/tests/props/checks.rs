@@ -68,6 +68,16 @@ fn check_conditions(story: &Script, status: &PodStatus) {
     assert!(!ready || is_open, "{}", story.story());
 }
 
+/// LC-067: who waits, waits for something.
+fn check_waiting(story: &Script, status: &PodStatus) {
+    let containers = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
+    for container in containers {
+        let waiting = container.state.as_ref().and_then(|state| state.waiting.as_ref());
+        let is_blank = waiting.is_some_and(|waiting| waiting.reason.as_deref().unwrap_or_default().is_empty());
+        assert!(!is_blank, "{} waits for nothing:\n{}", container.name, story.story());
+    }
+}
+
 pub(crate) fn check_log(story: &Script) {
     let mut terminal: Option<String> = None;
     let mut counts: BTreeMap<String, i32> = BTreeMap::new();
@@ -82,6 +92,7 @@ pub(crate) fn check_log(story: &Script) {
                 terminal = status.phase.clone().filter(|_| is_terminal(status));
                 is_doomed |= terminal.is_some();
                 check_conditions(story, status);
+                check_waiting(story, status);
                 check_counts(&mut counts, status, story);
             }
             // LC-010

@@ -2,9 +2,10 @@
 
 use expect_test::expect;
 use lifecycle::Fact;
-use lifecycle::node::{NodeFact, NodeInfo, Rejection, Settings, Signal};
+use lifecycle::node::{HostPortRules, NodeFact, NodeInfo, Rejection, Settings, Signal};
 use objects::api::core::v1::{
-    AppArmorProfile, ContainerPort, NodeSpec, Pod, PodOS, PodSecurityContext, ResourceRequirements, Sysctl, Taint,
+    AppArmorProfile, ContainerPort, ContainerStatus, NodeSpec, Pod, PodOS, PodSecurityContext, PodStatus,
+    ResourceRequirements, Sysctl, Taint,
 };
 
 use crate::nodes::{NodeScript, born, node, pod};
@@ -57,7 +58,7 @@ fn lc_372_tc_277_a_pod_that_runs_already_and_is_rejected_ends() {
     pod.told("the node rejects it", rejected("NodeAffinity", message)).until(5.0).transcript(expect![[r#"
         t=0     fact   the node rejects it
         t=0     event  Warning NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector
         t=0     do     KillContainer app-1 grace=2s  [LC-372: the node rejects the pod: NodeAffinity]
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -140,6 +141,43 @@ fn lc_373_tc_262_predicates_and_their_words() {
     "#]]);
 }
 
+/// The API server's port led to a pod once.
+#[test]
+fn lc_372_a_host_port_of_the_node_itself_is_refused() {
+    let reserved = [6443, 41_000].into_iter().collect();
+    let host_ports = HostPortRules { lowest: 1024, reserved };
+    let mut host = NodeScript::new(Settings { host_ports, ..Settings::upstream() });
+    let wants = |name: &str, port: i32| {
+        spec(pod(name, "app a"), |spec| {
+            let port = ContainerPort { container_port: 80, host_port: Some(port), ..ContainerPort::default() };
+            spec.containers[0].ports = Some(vec![port]);
+        })
+    };
+    host.add(&[wants("hijacker", 6443)]);
+    host.add(&[wants("agent", 41_000)]);
+    host.add(&[wants("ssh", 22)]);
+    host.add(&[wants("web", 8080)]);
+    host.add(&[spec(wants("own-network", 6443), |spec| spec.host_network = Some(true))]);
+    let mut running = wants("running", 443);
+    let ran = ContainerStatus { name: "a".into(), container_id: Some("fake://1".into()), ..ContainerStatus::default() };
+    running.status = Some(PodStatus { container_statuses: Some(vec![ran]), ..PodStatus::default() });
+    host.add(&[running]);
+    host.transcript(expect![[r#"
+        t=0    fact  pods hijacker
+        t=0    tell  hijacker Rejected NodePorts: Predicate NodePorts failed: host port 6443/TCP is used by the node itself
+        t=0    fact  pods agent
+        t=0    tell  agent Rejected NodePorts: Predicate NodePorts failed: host port 41000/TCP is used by the node itself
+        t=0    fact  pods ssh
+        t=0    tell  ssh Rejected NodePorts: Predicate NodePorts failed: host port 22/TCP is below 1024, the lowest that pods may use here
+        t=0    fact  pods web
+        t=0    tell  web Admitted
+        t=0    fact  pods own-network
+        t=0    tell  own-network Admitted
+        t=0    fact  pods running
+        t=0    tell  running Admitted
+    "#]]);
+}
+
 #[test]
 fn lc_372_lc_373_tc_261_features_come_around_the_predicates() {
     let poor = Settings { has_strict_groups: false, pod_level_resources: false, ..Settings::upstream() };
@@ -149,6 +187,7 @@ fn lc_372_lc_373_tc_261_features_come_around_the_predicates() {
         security(pod(name, "app a"), |it| it.sysctls = Some(vec![sysctl]))
     };
     host.add(&[sysctl("kernel.msgmax"), sysctl("net.ipv4.tcp_syncookies"), sysctl("net.core.somaxconn")]);
+    host.add(&[sysctl("net/ipv4/tcp_syncookies"), sysctl("net/core/somaxconn"), sysctl("kernel/msgmax")]);
     host.add(&[spec(sysctl("net.ipv4.ip_local_port_range"), |spec| spec.host_network = Some(true))]);
     host.add(&[spec(sysctl("kernel.shm_rmid_forced"), |spec| spec.host_ipc = Some(true))]);
     host.add(&[security(pod("strict", "app a"), |it| it.supplemental_groups_policy = Some("Strict".into()))]);
@@ -161,6 +200,10 @@ fn lc_372_lc_373_tc_261_features_come_around_the_predicates() {
         t=0    tell  kernel.msgmax Rejected SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted
         t=0    tell  net.ipv4.tcp_syncookies Admitted
         t=0    tell  net.core.somaxconn Admitted
+        t=0    fact  pods net/ipv4/tcp_syncookies net/core/somaxconn kernel/msgmax
+        t=0    tell  net/ipv4/tcp_syncookies Admitted
+        t=0    tell  net/core/somaxconn Admitted
+        t=0    tell  kernel/msgmax Rejected SysctlForbidden: forbidden sysctl: "kernel.msgmax" not allowlisted
         t=0    fact  pods net.ipv4.ip_local_port_range
         t=0    tell  net.ipv4.ip_local_port_range Rejected SysctlForbidden: forbidden sysctl: "net.ipv4.ip_local_port_range" not allowed with host net enabled
         t=0    fact  pods kernel.shm_rmid_forced
@@ -233,6 +276,24 @@ fn tc_245_tc_246_a_critical_pod_gets_its_room_once_the_victims_are_gone() {
         t=0    tell  burst-small Evicted Preemption grace=own: Preempted in order to admit critical pod|
         t=3    fact  burst-small stopped
         t=3    tell  critical Admitted
+    "#]]);
+}
+
+#[test]
+fn lc_372_a_pod_waits_for_the_room_of_those_whose_object_is_gone() {
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[pod("old", "| app a req=cpu:3")]);
+    host.fact("old gone", NodeFact::PodGone("old".into())).until(1);
+    // What would not fit in an empty node either is rejected at once.
+    host.add(&[pod("new", "| app a req=cpu:2"), pod("huge", "| app a req=cpu:9")]).until(3);
+    host.stopped("old").transcript(expect![[r#"
+        t=0    fact  pods old
+        t=0    tell  old Admitted
+        t=0    fact  old gone
+        t=1    fact  pods new huge
+        t=1    tell  huge Rejected OutOfcpu: Node didn't have enough resource: cpu, requested: 9000, used: 3000, capacity: 4000
+        t=3    fact  old stopped
+        t=3    tell  new Admitted
     "#]]);
 }
 

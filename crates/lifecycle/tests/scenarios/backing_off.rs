@@ -160,14 +160,13 @@ fn lc_181_each_window_of_the_pull_back_off_allows_one_pull() {
         t=2200  fact   image of app becomes app:1
         t=2200  do     KillContainer app-2 grace=30s  [LC-196: the definition of container app changed]
         t=2200  event  Normal Killing: Container app definition changed, will be restarted
-        t=2200  event  Normal ContainerCompleted: Container app completed
-        t=2200  status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=2200  do     PullImage app app:1  [LC-195: container app exited with code 0]
         t=2200  fact   PullImage app app:1 fails: manifest unknown
         t=2200  event  Normal Pulling: Pulling image "app:1"
         t=2200  event  Warning Failed: Failed to pull image "app:1": manifest unknown
         t=2200  event  Warning Failed: Error: ErrImagePull
-        t=2200  status {app}=waiting:ErrImagePull,last:Completed:0,rc0
+        t=2200  event  Normal ContainerCompleted: Container app completed
+        t=2200  status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=waiting:ErrImagePull,last:Completed:0,rc0
         t=2201  event  Normal BackOff: Back-off pulling image "app:1"
         t=2201  event  Warning Failed: Error: ImagePullBackOff
         t=2201  status {app}=waiting:ImagePullBackOff,last:Completed:0,rc0
@@ -199,11 +198,11 @@ fn lc_187_the_order_of_one_sync() {
     pod.observe().debugged("shell").exits("setup", 0).transcript(expect![[r#"
         t=0     event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=0     fact   ephemeral container shell is added
-        t=0     status PodReadyToStartContainers=False {shell}=waiting:PodInitializing,rc0
+        t=0     status Initialized=False(ContainersNotInitialized) PodReadyToStartContainers=False phase=Pending {setup}=waiting:PodInitializing,last:Completed:0,rc0 {shell}=waiting:PodInitializing,rc0
         t=0     do     KillContainer other-3 grace=30s  [LC-189: the sandbox is replaced]
-        t=0     event  Normal Killing: Stopping container other
+        t=0     event  Normal Killing: Stopping container other: the sandbox of the pod is lost
         t=0     do     KillContainer app-2 grace=30s  [LC-189: the sandbox is replaced]
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the sandbox of the pod is lost
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     event  Normal ContainerCompleted: Container other completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0 {other}=Completed:0,rc0
@@ -221,10 +220,10 @@ fn lc_187_the_order_of_one_sync() {
         t=0     do     StartContainer setup #1  [LC-200: the sandbox is ready]
         t=0     event  Normal Created: Container created
         t=0     event  Normal Started: Container started
-        t=0     status phase=Pending {setup}=running,last:Completed:0,rc1
+        t=0     status {setup}=running,last:Completed:0,rc1
         t=0     fact   setup exits 0
         t=0     event  Normal ContainerCompleted: Container setup completed
-        t=0     status phase=Running {setup}=Completed:0,last:Completed:0,rc1,ready
+        t=0     status Initialized=True phase=Running {setup}=Completed:0,last:Completed:0,rc1,ready
         t=0     do     PullImage app app:1  [LC-195: container app exited with code 0]
         t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
         t=0     do     StartContainer app #1  [LC-195: container app exited with code 0]

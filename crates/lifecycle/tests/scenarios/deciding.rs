@@ -190,7 +190,7 @@ fn lc_010_once_a_pod_terminates_nothing_of_it_starts() {
     // An init container is done while it is stopped.
     pod.deleted(30).until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container setup
+        t=0     event  Normal Killing: Stopping container setup: the pod is marked for deletion
         t=0     do     KillContainer setup-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=3     event  Normal ContainerCompleted: Container setup completed
         t=3     status Initialized=True {setup}=Completed:0,rc0,ready

@@ -96,7 +96,7 @@ fn lc_067_an_instance_that_was_given_up_stays_so_while_the_next_cannot_start() {
         t=0     event  Warning ContainerFailed: Container app failed with exit code 137: ContainerStatusUnknown
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=ContainerStatusUnknown:137,rc1
         t=0     do     KillContainer app-1 grace=30s  [LC-195: container app is in an unknown state]
-        t=0     event  Normal Killing: Container is in "unknown" state, try killing it before restart
+        t=0     event  Normal Killing: Container app is in "unknown" state, try killing it before restart
         t=0     do     PullImage app app:1  [LC-195: container app was in an unknown state]
         t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
         t=0     do     StartContainer app #1  [LC-195: container app was in an unknown state]
@@ -126,7 +126,7 @@ fn lc_294_a_sidecar_that_could_not_be_killed_before_waits_for_its_turn() {
         t=5     fact   KillContainer proxy-1 grace=30s fails: no
         t=5     event  Warning FailedKillPod: error killing pod: no
         t=6     fact   deleted with grace 20
-        t=6     event  Normal Killing: Stopping container app
+        t=6     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=6     do     KillContainer app-2 grace=20s  [LC-282: the pod is marked for deletion]
         t=26    event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=26    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -151,7 +151,7 @@ fn lc_013_exit_codes_are_on_record_before_anything_is_removed() {
     pod.is_api_up = true;
     pod.settle().transcript(expect![[r#"
         t=0     fact   deleted with grace 5
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=5s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]

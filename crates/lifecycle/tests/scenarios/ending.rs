@@ -16,7 +16,7 @@ fn lc_393_tl_4_kv_01_a_deleted_pod_gets_its_grace_and_then_kill() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.until(5.0).deleted(30).until(60.0).transcript(expect![[r#"
         t=5     fact   deleted with grace 30
-        t=5     event  Normal Killing: Stopping container app
+        t=5     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=5     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=35    event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=35    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -36,7 +36,7 @@ fn tc_109_a_pod_that_handles_term_succeeds() {
     pod.begin().on_term("app", exits_after(3, 0)).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=3     event  Normal ContainerCompleted: Container app completed
         t=3     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -55,7 +55,7 @@ fn lc_393_tl_6_a_sidecar_does_not_keep_a_finished_pod_alive() {
     pod.begin().on_term("proxy", exits_after(1, 143)).skip();
     pod.exits("app", 0).until(10.0).transcript(expect![[r#"
         t=0     fact   app exits 0
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container proxy: no app container runs or will run
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=0     do     KillContainer proxy-1 grace=30s  [LC-197: no app container runs or will run]
@@ -81,7 +81,7 @@ fn tc_047_kv_11_dec_18_a_shorter_grace_rearms_the_kill() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(60).until(10.0).deleted(20).until(30.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 60
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=60s  [LC-282: the pod is marked for deletion]
         t=10    fact   deleted with grace 20
         t=10    do     KillContainer app-1 grace=10s  [TC-047: the grace period was shortened]
@@ -102,7 +102,7 @@ fn tc_109_a_longer_grace_changes_nothing_and_an_overdue_one_kills_at_once() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(30).until(10.0).deleted(60).until(20.0).deleted(10).until(25.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=10    fact   deleted with grace 60
         t=20    fact   deleted with grace 10
@@ -124,7 +124,7 @@ fn lc_299_a_forced_deletion_leaves_two_seconds() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(30).until(5.0).deleted(0).gone().until(10.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=5     fact   deleted with grace 0
         t=5     do     KillContainer app-1 grace=2s  [TC-047: the grace period was shortened]
@@ -143,7 +143,7 @@ fn lc_285_kv_04_one_second_of_grace_becomes_two() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(1).until(10.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 1
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -162,7 +162,7 @@ fn tc_095_a_pod_that_just_vanished_gets_the_grace_of_its_spec() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.gone().until(10.0).transcript(expect![[r#"
         t=0     fact   the object is gone
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod vanished from the API
         t=0     do     KillContainer app-1 grace=7s  [LC-009: the pod vanished from the API]
         t=7     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=7     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
@@ -178,8 +178,8 @@ fn lc_294_kv_08_a_sidecar_gets_what_the_app_left() {
     pod.begin().on_term("app", exits_after(10, 0)).on_term("proxy", Manner::Ignores).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     KillContainer app-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=10    event  Normal ContainerCompleted: Container app completed
         t=10    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -201,8 +201,8 @@ fn tc_115_kv_09_when_the_grace_is_used_up_sidecars_get_two_seconds() {
     pod.begin().on_term("app", Manner::Ignores).on_term("proxy", Manner::Ignores).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     KillContainer app-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=30    event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=30    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -224,9 +224,9 @@ fn lc_294_kv_10_sidecars_stop_in_reverse_order() {
     pod.begin().on_term("app", exits_after(1, 0)).on_term("b", exits_after(2, 0)).skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container b
-        t=0     event  Normal Killing: Stopping container a
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container b: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container a: the pod is marked for deletion
         t=0     do     KillContainer app-3 grace=30s  [LC-282: the pod is marked for deletion]
         t=1     event  Normal ContainerCompleted: Container app completed
         t=1     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -254,7 +254,7 @@ fn tc_048_a_failed_kill_is_retried_after_ten_seconds() {
     pod.world.bad_kill = None;
     pod.until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     fact   KillContainer app-1 grace=30s fails: runtime is busy
         t=0     event  Warning FailedKillPod: error killing pod: runtime is busy
@@ -279,7 +279,7 @@ fn tc_048_a_kill_that_did_nothing_has_failed() {
     pod.world.is_kill_idle = false;
     pod.until(9.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Warning FailedKillPod: error killing pod: detected running containers after a successful KillPod, CRI violation: [app]
     "#]]);
@@ -329,7 +329,7 @@ fn tc_102_without_the_api_a_pod_stops_and_waits_to_be_recorded() {
     pod.is_api_up = true;
     pod.until(31.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
@@ -348,7 +348,7 @@ fn tc_146_a_terminal_phase_written_by_others_stops_the_pod_and_stays() {
     pod.status("the API says Failed", |status| status.phase = Some("Failed".into()));
     pod.until(10.0).transcript(expect![[r#"
         t=0     fact   the API says Failed
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the API shows phase Failed
         t=0     status ContainersReady=False(PodFailed) Ready=False(PodFailed) phase=Failed
         t=0     do     KillContainer app-1 grace=30s  [TC-146: the API shows phase Failed]
         t=2     event  Normal ContainerCompleted: Container app completed
@@ -364,8 +364,8 @@ fn tc_122_a_sidecar_that_ends_while_terminating_stays_down() {
     pod.begin().on_term("app", exits_after(5, 0)).skip();
     pod.deleted(30).exits("proxy", 1).until(60.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     KillContainer app-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     fact   proxy exits 1
         t=0     event  Warning ContainerFailed: Container proxy failed with exit code 1: Error

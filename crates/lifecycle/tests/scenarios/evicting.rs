@@ -31,7 +31,7 @@ fn lc_121_lc_122_kv_12_tc_239_tc_240_tc_241_an_evicted_pod_fails_and_leaves_noth
     pod.until(60.0).transcript(expect![[r#"
         t=3     fact   memory is low
         t=3     event  Warning Evicted: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. 
-        t=3     event  Normal Killing: Stopping container app
+        t=3     event  Normal Killing: Stopping container app: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi
         t=3     do     KillContainer app-1 grace=2s  [TC-240: the node is low on resources]
         t=5     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=5     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -56,7 +56,7 @@ fn lc_121_tc_205_tc_242_exceeding_a_limit_is_no_disruption() {
     pod.told("a volume is full", evicted(EvictionCause::StorageLimit, message, Some(1))).transcript(expect![[r#"
         t=0     fact   a volume is full
         t=0     event  Warning Evicted: Usage of EmptyDir volume "data" exceeds the limit "1Gi". 
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: Usage of EmptyDir volume "data" exceeds the limit "1Gi"
         t=0     do     KillContainer app-1 grace=2s  [TC-242: the pod exceeds a local storage limit]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -77,7 +77,7 @@ fn tc_246_a_preempted_pod_keeps_its_grace() {
         .transcript(expect![[r#"
             t=0     fact   a critical pod comes
             t=0     event  Warning Preempting: Preempted in order to admit critical pod
-            t=0     event  Normal Killing: Stopping container app
+            t=0     event  Normal Killing: Stopping container app: Preempted in order to admit critical pod
             t=0     do     KillContainer app-1 grace=20s  [TC-246: a critical pod needs the room]
             t=20    event  Warning ContainerFailed: Container app failed with exit code 137: Error
             t=20    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -98,7 +98,7 @@ fn lc_012_tc_239_an_eviction_shortens_a_deletion_under_way() {
     pod.deleted(30).until(5.0).told("memory is low", evicted(EvictionCause::Pressure, "low. ", Some(1)));
     pod.until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=5     fact   memory is low
         t=5     event  Warning Evicted: low. 
@@ -126,7 +126,7 @@ fn lc_301_the_first_decision_counts_and_the_shortest_grace() {
     pod.told("memory is low", evicted(EvictionCause::Pressure, "low. ", Some(1))).transcript(expect![[r#"
         t=0     fact   a critical pod comes
         t=0     event  Warning Preempting: Preempted in order to admit critical pod
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: Preempted in order to admit critical pod
         t=0     do     KillContainer app-1 grace=30s  [TC-246: a critical pod needs the room]
         t=3     fact   memory is low
         t=3     do     KillContainer app-1 grace=0ns  [TC-047: the grace period was shortened]
@@ -160,7 +160,7 @@ fn lc_305_a_kill_that_takes_too_long_is_told() {
         .transcript(expect![[r#"
             t=0     fact   memory is low
             t=0     event  Warning Evicted: low. 
-            t=0     event  Normal Killing: Stopping container app
+            t=0     event  Normal Killing: Stopping container app: low
             t=0     do     KillContainer app-1 grace=2s  [TC-240: the node is low on resources]
             t=0     fact   KillContainer app-1 grace=2s fails: the runtime hangs
             t=0     event  Warning FailedKillPod: error killing pod: the runtime hangs

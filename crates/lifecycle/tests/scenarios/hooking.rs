@@ -72,7 +72,7 @@ fn lc_233_lc_229_lc_230_h25_a_failed_post_start_ends_the_container() {
         t=1     fact   RunHook app-1 PostStart fails: Exec lifecycle hook ([true]) for Container "app" in Pod "web" failed - error: exit 1, message: ""
         t=1     event  Warning FailedPostStartHook: PostStartHook failed
         t=1     do     RunHook app-1 PreStop timeout=5s  [LC-233: the postStart hook of container app failed]
-        t=1     event  Normal Killing: FailedPostStartHook
+        t=1     event  Normal Killing: Container app failed its postStart hook
         t=1     do     KillContainer app-1 grace=5s  [LC-233: the postStart hook of container app failed]
         t=2     event  Warning ContainerFailed: Container app failed with exit code 143: Error
         t=2     status phase=Running {app}=waiting:PostStartHookError,last:Error:143,rc0
@@ -85,7 +85,7 @@ fn lc_233_lc_229_lc_230_h25_a_failed_post_start_ends_the_container() {
         t=3     fact   RunHook app-2 PostStart fails: Exec lifecycle hook ([true]) for Container "app" in Pod "web" failed - error: exit 1, message: ""
         t=3     event  Warning FailedPostStartHook: PostStartHook failed
         t=3     do     RunHook app-2 PreStop timeout=5s  [LC-233: the postStart hook of container app failed]
-        t=3     event  Normal Killing: FailedPostStartHook
+        t=3     event  Normal Killing: Container app failed its postStart hook
         t=3     do     KillContainer app-2 grace=5s  [LC-233: the postStart hook of container app failed]
         t=4     event  Warning BackOff: Back-off restarting failed container app in pod web_default(u1)
         t=4     event  Warning ContainerFailed: Container app failed with exit code 143: Error
@@ -106,7 +106,7 @@ fn lc_233_the_reason_shows_while_the_restart_is_due() {
         t=1     fact   RunHook app-1 PostStart fails: no
         t=1     event  Warning FailedPostStartHook: PostStartHook failed
         t=1     do     KillContainer app-1 grace=5s  [LC-233: the postStart hook of container app failed]
-        t=1     event  Normal Killing: FailedPostStartHook
+        t=1     event  Normal Killing: Container app failed its postStart hook
         t=1     event  Normal ContainerCompleted: Container app completed
         t=1     status phase=Running {app}=waiting:PostStartHookError,last:Completed:0,rc0
         t=1     do     PullImage app app:1  [LC-195: container app exited with code 0]
@@ -132,7 +132,7 @@ fn lc_232_a_pod_may_be_deleted_while_its_post_start_hangs() {
     pod.hook_takes("app", PostStart, None).begin().until(2.0).skip();
     pod.deleted(30).until(5.0).transcript(expect![[r#"
         t=2     fact   deleted with grace 30
-        t=2     event  Normal Killing: Stopping container app
+        t=2     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=2     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=2     event  Normal ContainerCompleted: Container app completed
         t=2     status phase=Running {app}=Completed:0,rc0
@@ -151,7 +151,7 @@ fn lc_234_lc_235_lc_236_kv_02_pre_stop_shares_the_grace() {
     pod.hook_takes("app", PreStop, Some(10.9)).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(30).until(40.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=10.9  do     KillContainer app-1 grace=20s  [LC-282: the pod is marked for deletion]
         t=30.9  event  Warning ContainerFailed: Container app failed with exit code 137: Error
@@ -171,7 +171,7 @@ fn lc_237_kv_03_dec_12_tc_056_h17_a_pre_stop_that_overruns_leaves_two_seconds() 
     pod.hook_takes("app", PreStop, None).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(30).until(40.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=30    fact   RunHook app-1 PreStop timeout=30s fails: the hook took too long
         t=30    do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
@@ -192,7 +192,7 @@ fn tc_109_a_pre_stop_of_29_5_seconds_leaves_two_seconds() {
     pod.hook_takes("app", PreStop, Some(29.5)).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(30).until(32.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=29.5  do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
         t=31.5  event  Warning ContainerFailed: Container app failed with exit code 137: Error
@@ -212,7 +212,7 @@ fn kv_04_without_a_hook_one_second_becomes_two() {
     pod.on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(1).until(5.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 1
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -231,7 +231,7 @@ fn kv_05_dec_15_lc_299_tc_058_a_forced_deletion_runs_no_hook() {
     pod.hook_takes("app", PreStop, None).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(0).until(5.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 0
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -250,7 +250,7 @@ fn tc_047_a_shorter_grace_gives_up_the_hook() {
     pod.hook_takes("app", PreStop, None).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(30).until(5.0).deleted(10).until(15.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=5     fact   deleted with grace 10
         t=10    do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
@@ -271,7 +271,7 @@ fn tc_093_a_forced_deletion_in_the_middle_of_a_hook_leaves_two_seconds() {
     pod.hook_takes("app", PreStop, None).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(30).until(5.0).deleted(0).gone().until(15.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=5     fact   deleted with grace 0
         t=5     do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
@@ -334,7 +334,7 @@ fn lc_238_tc_059_tc_060_a_failed_pre_stop_changes_nothing() {
     pod.hook_fails("app", PreStop, "exit 1").begin().skip();
     pod.deleted(30).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=0     fact   RunHook app-1 PreStop timeout=30s fails: exit 1
         t=0     event  Warning FailedPreStopHook: PreStopHook failed
@@ -356,7 +356,7 @@ fn h19_lc_234_a_container_that_dies_takes_its_hook_with_it() {
     pod.hook_takes("app", PreStop, None).begin().skip();
     pod.deleted(30).until(3.0).exits("app", 0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=3     fact   app exits 0
         t=3     event  Normal ContainerCompleted: Container app completed
@@ -388,8 +388,8 @@ fn lc_296_tc_117_h21_hooks_begin_together_and_only_signals_wait_for_their_turn()
     pod.on_term("proxy", Manner::Ignores).begin().skip();
     pod.deleted(30).until(40.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     RunHook app-2 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=0     do     RunHook proxy-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=2     do     KillContainer app-2 grace=28s  [LC-282: the pod is marked for deletion]
@@ -414,8 +414,8 @@ fn lc_297_tc_116_a_hook_longer_than_the_grace_leaves_two_seconds_for_everyone() 
     pod.on_term("app", Manner::Ignores).on_term("proxy", Manner::Ignores).begin().skip();
     pod.deleted(10).until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 10
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     RunHook app-2 PreStop timeout=10s  [LC-282: the pod is marked for deletion]
         t=10    fact   RunHook app-2 PreStop timeout=10s fails: the hook took too long
         t=10    do     KillContainer app-2 grace=2s  [LC-282: the pod is marked for deletion]
@@ -438,10 +438,10 @@ fn lc_290_tc_099_a_new_agent_runs_the_hook_again_with_the_full_grace() {
     pod.hook_takes("app", PreStop, Some(4.0)).on_term("app", Manner::Ignores).begin().skip();
     pod.deleted(10).until(3.0).agent_restarted().until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 10
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=10s  [LC-282: the pod is marked for deletion]
         t=3     fact   the agent restarts
-        t=3     event  Normal Killing: Stopping container app
+        t=3     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=3     do     RunHook app-1 PreStop timeout=10s  [LC-282: the pod is marked for deletion]
         t=7     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=13    event  Warning ContainerFailed: Container app failed with exit code 137: Error
@@ -464,12 +464,12 @@ fn lc_189_a_new_sandbox_stops_the_old_containers_in_order() {
         t=0     event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=0     status PodReadyToStartContainers=False
         t=0     do     RunHook app-2 PreStop timeout=10s  [LC-189: the sandbox is replaced]
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the sandbox of the pod is lost
         t=2     do     KillContainer app-2 grace=8s  [LC-189: the sandbox is replaced]
         t=2     event  Normal ContainerCompleted: Container app completed
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=2     do     KillContainer proxy-1 grace=8s  [LC-189: the sandbox is replaced]
-        t=2     event  Normal Killing: Stopping container proxy
+        t=2     event  Normal Killing: Stopping container proxy: the sandbox of the pod is lost
         t=2     event  Normal ContainerCompleted: Container proxy completed
         t=2     status {proxy}=Completed:0,rc0
         t=2     do     StopSandbox s0  [LC-189: the sandbox is replaced]

@@ -107,7 +107,7 @@ fn lc_208_lc_382_dec_23_h27_a_new_sandbox_runs_all_init_containers_again_in_orde
         t=0     fact   the sandbox is lost
         t=0     event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=0     event  Warning ContainerFailed: Container app failed with exit code 255: Error
-        t=0     status ContainersReady=False(ContainersNotReady) PodReadyToStartContainers=False Ready=False(ContainersNotReady) {app}=Error:255,rc0
+        t=0     status ContainersReady=False(ContainersNotReady) Initialized=False(ContainersNotInitialized) PodReadyToStartContainers=False Ready=False(ContainersNotReady) phase=Pending {app}=Error:255,rc0 {one}=waiting:PodInitializing,last:Completed:0,rc0 {two}=waiting:PodInitializing,last:Completed:0,rc0
         t=0     do     RemoveContainer two-2  [LC-189: init containers run again in the new sandbox]
         t=0     do     RemoveContainer one-1  [LC-189: init containers run again in the new sandbox]
         t=0     do     CreateSandbox #1  [LC-188: the sandbox is not usable]
@@ -117,19 +117,19 @@ fn lc_208_lc_382_dec_23_h27_a_new_sandbox_runs_all_init_containers_again_in_orde
         t=0     do     StartContainer one #1  [LC-200: the sandbox is ready]
         t=0     event  Normal Created: Container created
         t=0     event  Normal Started: Container started
-        t=0     status phase=Pending {one}=running,last:Completed:0,rc1
+        t=0     status {one}=running,last:Completed:0,rc1
         t=0     fact   one exits 0
         t=0     event  Normal ContainerCompleted: Container one completed
-        t=0     status phase=Running {one}=Completed:0,last:Completed:0,rc1,ready
+        t=0     status {one}=Completed:0,last:Completed:0,rc1,ready
         t=0     do     PullImage two two:1  [LC-200: init container one is done]
         t=0     event  Normal Pulled: Container image "two:1" already present on machine and can be accessed by the pod
         t=0     do     StartContainer two #1  [LC-200: init container one is done]
         t=0     event  Normal Created: Container created
         t=0     event  Normal Started: Container started
-        t=0     status phase=Pending {two}=running,last:Completed:0,rc1
+        t=0     status {two}=running,last:Completed:0,rc1
         t=0     fact   two exits 0
         t=0     event  Normal ContainerCompleted: Container two completed
-        t=0     status phase=Running {two}=Completed:0,last:Completed:0,rc1,ready
+        t=0     status Initialized=True phase=Running {two}=Completed:0,last:Completed:0,rc1,ready
         t=0     do     PullImage app app:1  [LC-195: container app exited with code 255]
         t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
         t=0     do     StartContainer app #1  [LC-195: container app exited with code 255]

@@ -63,7 +63,7 @@ fn lc_026_a_pod_does_not_survive_its_eviction() {
     pod.until(3600.0).transcript(expect![[r#"
         t=0     fact   evicted
         t=0     event  Warning Evicted: The node was low on resource: memory. 
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: The node was low on resource: memory
         t=0     do     KillContainer app-1 grace=30s  [TC-240: the node is low on resources]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -117,7 +117,7 @@ fn lc_041_lc_047_lc_048_lc_197_a_sidecar_keeps_the_phase_running_and_decides_not
     pod.on_term("proxy", Manner::Exits { after: Duration::from_secs(4), code: 3 }).begin().skip();
     pod.exits("app", 0).until(10.0).transcript(expect![[r#"
         t=0     fact   app exits 0
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container proxy: no app container runs or will run
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=0     do     KillContainer proxy-1 grace=30s  [LC-197: no app container runs or will run]
@@ -130,7 +130,7 @@ fn lc_041_lc_047_lc_048_lc_197_a_sidecar_keeps_the_phase_running_and_decides_not
     pod.begin().exits("proxy", 1).skip();
     pod.exits("app", 1).transcript(expect![[r#"
         t=0     fact   app exits 1
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container proxy: no app container runs or will run
         t=0     event  Warning ContainerFailed: Container app failed with exit code 1: Error
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:1,rc0
         t=0     do     KillContainer proxy-3 grace=30s  [LC-197: no app container runs or will run]
@@ -227,8 +227,8 @@ fn lc_051_at_the_end_no_container_that_may_have_run_is_left_open() {
     pod.world.seen.instances.retain(|instance| instance.name != "app");
     pod.deleted(30).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container other
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container other: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer other-3 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer app-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container other completed

@@ -176,7 +176,7 @@ fn tc_284_tc_286_tc_287_after_a_reboot_everything_begins_again() {
         t=60    event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=60    event  Warning ContainerFailed: Container proxy failed with exit code 255: Error
         t=60    event  Warning ContainerFailed: Container app failed with exit code 255: Error
-        t=60    status ContainersReady=False(ContainersNotReady) PodReadyToStartContainers=False Ready=False(ContainersNotReady) {app}=Error:255,rc0 {proxy}=Error:255,rc0
+        t=60    status ContainersReady=False(ContainersNotReady) Initialized=False(ContainersNotInitialized) PodReadyToStartContainers=False Ready=False(ContainersNotReady) phase=Pending {app}=Error:255,rc0 {proxy}=Error:255,rc0 {setup}=waiting:PodInitializing,last:Completed:0,rc0
         t=60    do     RemoveContainer proxy-2  [LC-189: init containers run again in the new sandbox]
         t=60    do     RemoveContainer setup-1  [LC-189: init containers run again in the new sandbox]
         t=60    do     CreateSandbox #1  [LC-188: the sandbox is not usable]
@@ -186,10 +186,10 @@ fn tc_284_tc_286_tc_287_after_a_reboot_everything_begins_again() {
         t=60    do     StartContainer setup #1  [LC-200: the sandbox is ready]
         t=60    event  Normal Created: Container created
         t=60    event  Normal Started: Container started
-        t=60    status phase=Pending {setup}=running,last:Completed:0,rc1
+        t=60    status {setup}=running,last:Completed:0,rc1
         t=60    fact   setup exits 0
         t=60    event  Normal ContainerCompleted: Container setup completed
-        t=60    status phase=Running {setup}=Completed:0,last:Completed:0,rc1,ready
+        t=60    status Initialized=True phase=Running {setup}=Completed:0,last:Completed:0,rc1,ready
         t=60    do     PullImage proxy proxy:1  [LC-200: init container setup is done]
         t=60    event  Normal Pulled: Container image "proxy:1" already present on machine and can be accessed by the pod
         t=60    do     StartContainer proxy #1  [LC-200: init container setup is done]

@@ -349,8 +349,8 @@ fn lc_269_lc_110_dec_4_h41_a_terminating_pod_is_asked_for_its_readiness_to_the_e
     pod.probe_says("app", Liveness, failure("dead")).probe_says("proxy", Liveness, failure("dead"));
     pod.probe_says("app", Readiness, failure("draining")).until(20.0).transcript(expect![[r#"
         t=1     fact   deleted with grace 10
-        t=1     event  Normal Killing: Stopping container app
-        t=1     event  Normal Killing: Stopping container proxy
+        t=1     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=1     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=1     do     KillContainer app-2 grace=10s  [LC-282: the pod is marked for deletion]
         t=1     fact   Liveness of app will be Failure("dead")
         t=1     fact   Liveness of proxy will be Failure("dead")

@@ -45,10 +45,10 @@ fn tc_099_termination_starts_over_with_the_full_grace() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.deleted(6).until(3.0).agent_restarted().until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 6
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=3     fact   the agent restarts
-        t=3     event  Normal Killing: Stopping container app
+        t=3     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=3     do     KillContainer app-1 grace=6s  [LC-282: the pod is marked for deletion]
         t=9     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=9     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -86,7 +86,7 @@ fn tc_282_after_a_reboot_the_pod_gets_a_new_sandbox() {
         t=60    fact   the agent restarts
         t=60    event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=60    event  Warning ContainerFailed: Container app failed with exit code 255: Error
-        t=60    status ContainersReady=False(ContainersNotReady) PodReadyToStartContainers=False Ready=False(ContainersNotReady) {app}=Error:255,rc0
+        t=60    status ContainersReady=False(ContainersNotReady) Initialized=False(ContainersNotInitialized) PodReadyToStartContainers=False Ready=False(ContainersNotReady) phase=Pending {app}=Error:255,rc0 {setup}=waiting:PodInitializing,last:Completed:0,rc0
         t=60    do     RemoveContainer setup-1  [LC-189: init containers run again in the new sandbox]
         t=60    do     CreateSandbox #1  [LC-188: the sandbox is not usable]
         t=60    status PodReadyToStartContainers=True podIP=10.0.0.3
@@ -95,7 +95,7 @@ fn tc_282_after_a_reboot_the_pod_gets_a_new_sandbox() {
         t=60    do     StartContainer setup #1  [LC-200: the sandbox is ready]
         t=60    event  Normal Created: Container created
         t=60    event  Normal Started: Container started
-        t=60    status phase=Pending {setup}=running,last:Completed:0,rc1
+        t=60    status {setup}=running,last:Completed:0,rc1
     "#]]);
 }
 

@@ -269,7 +269,7 @@ fn lc_124_tc_301_tc_311_a_pod_that_ends_loses_its_resize() {
         t=0     event  Warning ResizeDeferred: Pod resize Deferred: {"containers":[{"name":"app","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"full"}
         t=0     status PodResizePending=True(Deferred)
         t=0     fact   deleted with grace 5
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=5s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0

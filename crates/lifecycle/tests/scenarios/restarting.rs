@@ -107,14 +107,13 @@ fn lc_198_lc_138_a_new_image_restarts_only_its_container_whatever_the_policy() {
         t=0     fact   image of a becomes a:2
         t=0     do     KillContainer a-1 grace=30s  [LC-196: the definition of container a changed]
         t=0     event  Normal Killing: Container a definition changed, will be restarted
-        t=0     event  Normal ContainerCompleted: Container a completed
-        t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {a}=Completed:0,rc0
         t=0     do     PullImage a a:2  [LC-195: container a exited with code 0]
         t=0     event  Normal Pulled: Container image "a:2" already present on machine and can be accessed by the pod
         t=0     do     StartContainer a #1  [LC-195: container a exited with code 0]
+        t=0     event  Normal ContainerCompleted: Container a completed
         t=0     event  Normal Created: Container created
         t=0     event  Normal Started: Container started
-        t=0     status ContainersReady=True Ready=True {a}=running,last:Completed:0,rc1,ready
+        t=0     status {a}=running,last:Completed:0,rc1,ready
     "#]]);
 }
 
@@ -191,7 +190,7 @@ fn lc_195_an_unknown_instance_is_killed_and_replaced() {
         t=0     event  Warning ContainerFailed: Container app failed with exit code 137: ContainerStatusUnknown
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=ContainerStatusUnknown:137,rc1
         t=0     do     KillContainer app-1 grace=30s  [LC-195: container app is in an unknown state]
-        t=0     event  Normal Killing: Container is in "unknown" state, try killing it before restart
+        t=0     event  Normal Killing: Container app is in "unknown" state, try killing it before restart
         t=0     do     PullImage app app:1  [LC-195: container app was in an unknown state]
         t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
         t=0     do     StartContainer app #1  [LC-195: container app was in an unknown state]
@@ -238,9 +237,8 @@ fn lc_204_an_instance_that_never_started_is_replaced_and_not_counted() {
     pod.is_api_up = true;
     pod.agent_restarted().transcript(expect![[r#"
         t=0     fact   the agent restarts
-        t=0     status ContainersReady=False(ContainersNotReady) Initialized=True PodReadyToStartContainers=True PodScheduled=True Ready=False(ContainersNotReady) phase=Pending podIP=10.0.0.2 {app}=waiting:-,rc0
+        t=0     status ContainersReady=False(ContainersNotReady) Initialized=True PodReadyToStartContainers=True PodScheduled=True Ready=False(ContainersNotReady) phase=Pending podIP=10.0.0.2 {app}=waiting:ContainerCreating,rc0
         t=0     do     RemoveContainer app-1  [LC-204: container app was never started]
-        t=0     status {app}=waiting:ContainerCreating,rc0
         t=0     do     PullImage app app:1  [LC-195: container app has no instance]
         t=0     event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
         t=0     do     StartContainer app #0  [LC-195: container app has no instance]

@@ -28,7 +28,7 @@ fn lc_393_tl_7_lc_147_lc_152_lc_153_lc_154_lc_156_dec_7_a_watcher_that_exits_88_
         t=5     event  Warning ContainerFailed: Container watcher failed with exit code 88: Error
         t=5     status AllContainersRestarting=True(RestartAllContainersStarted) ContainersReady=False(ContainersNotReady) PodRestartInPlace=True(RestartAllContainersStarted) Ready=False(ContainersNotReady) {watcher}=Error:88,rc0
         t=5     do     KillContainer app-3 grace=2s  [LC-150: all containers of the pod restart]
-        t=5     event  Normal Killing: killing
+        t=5     event  Normal Killing: Container app is killed: all containers restart
         t=7     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=7     status {app}=Error:137,rc0
         t=7     do     RemoveContainer app-3  [LC-151: all containers of the pod restart]
@@ -73,7 +73,7 @@ fn lc_150_lc_240_kv_13_tc_070_tc_071_victims_get_two_seconds_and_no_hook() {
         t=0     event  Warning ContainerFailed: Container main failed with exit code 42: Error
         t=0     status AllContainersRestarting=True(RestartAllContainersStarted) ContainersReady=False(ContainersNotReady) PodRestartInPlace=True(RestartAllContainersStarted) Ready=False(ContainersNotReady) {main}=Error:42,rc0
         t=0     do     KillContainer app-1 grace=2s  [LC-150: all containers of the pod restart]
-        t=0     event  Normal Killing: killing
+        t=0     event  Normal Killing: Container app is killed: all containers restart
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     status {app}=Error:137,rc0
         t=2     do     RemoveContainer app-1  [LC-151: all containers of the pod restart]
@@ -138,10 +138,10 @@ fn lc_158_a_new_agent_resumes_the_restart() {
         t=0     event  Warning ContainerFailed: Container main failed with exit code 42: Error
         t=0     status AllContainersRestarting=True(RestartAllContainersStarted) ContainersReady=False(ContainersNotReady) PodRestartInPlace=True(RestartAllContainersStarted) Ready=False(ContainersNotReady) {main}=Error:42,rc0
         t=0     do     KillContainer app-1 grace=2s  [LC-150: all containers of the pod restart]
-        t=0     event  Normal Killing: killing
+        t=0     event  Normal Killing: Container app is killed: all containers restart
         t=1     fact   the agent restarts
         t=1     do     KillContainer app-1 grace=2s  [LC-150: all containers of the pod restart]
-        t=1     event  Normal Killing: killing
+        t=1     event  Normal Killing: Container app is killed: all containers restart
         t=3     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=3     status {app}=Error:137,rc0
         t=3     do     RemoveContainer app-1  [LC-151: all containers of the pod restart]
@@ -284,7 +284,7 @@ fn lc_148_lc_153_an_exit_that_only_the_status_remembers_counts_too() {
         t=0     fact   the agent restarts
         t=0     status {main}=waiting:RestartingAllContainers,last:RestartingAllContainers:137,rc1
         t=0     do     KillContainer app-1 grace=2s  [LC-150: all containers of the pod restart]
-        t=0     event  Normal Killing: killing
+        t=0     event  Normal Killing: Container app is killed: all containers restart
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     status {app}=Error:137,rc0
         t=2     do     RemoveContainer app-1  [LC-151: all containers of the pod restart]

@@ -258,10 +258,10 @@ fn lc_067_each_state_of_the_runtime_has_its_own_in_the_status() {
     ];
     expect![[r#"
         rc0 running since Some(Time(2026-01-01T00:00:00Z))
-        rc0 waiting None
+        rc0 waiting Some("ContainerCreating")
         rc0 terminated 7 Some("Error") None Some("podium://app-1")
         rc1 terminated 137 Some("ContainerStatusUnknown") Some("The container could not be located when the pod was terminated") Some("podium://app-1")
-        rc0 waiting None"#]].assert_eq(&rows.join("\n"));
+        rc0 waiting Some("ContainerCreating")"#]].assert_eq(&rows.join("\n"));
 }
 
 /// LC-069: an attempt that fails is remembered until one succeeds, or until
@@ -436,14 +436,13 @@ fn lc_086_lc_138_lc_196_only_a_new_image_restarts_a_container_and_before_anythin
     pod.image("app", "app:2").until(25.0).transcript(expect![[r#"
         t=10    fact   image of app becomes app:2
         t=20    do     KillContainer app-1 grace=20s  [LC-196: the definition of container app changed]
-        t=22    event  Warning ContainerFailed: Container app failed with exit code 9: Error
-        t=22    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:9,rc0
         t=22    do     PullImage app app:2  [LC-195: container app exited with code 9]
         t=22    event  Normal Pulled: Container image "app:2" already present on machine and can be accessed by the pod
         t=22    do     StartContainer app #1  [LC-195: container app exited with code 9]
+        t=22    event  Warning ContainerFailed: Container app failed with exit code 9: Error
         t=22    event  Normal Created: Container created
         t=22    event  Normal Started: Container started
-        t=22    status ContainersReady=True Ready=True {app}=running,last:Error:9,rc1,ready
+        t=22    status {app}=running,last:Error:9,rc1,ready
         t=25    do     RunProbe app-2 Liveness  [LC-256: the Liveness probe of container app is due]
         t=25    fact   RunProbe app-2 Liveness ends: Success
     "#]]);

@@ -29,7 +29,7 @@ fn tc_252_a_pod_ended_by_a_shutdown_fails_and_stays() {
     pod.begin().on_term("app", Manner::Exits { after: Duration::from_secs(2), code: 0 }).skip();
     pod.told("the node shuts down", shutdown(20)).until(60.0).transcript(expect![[r#"
         t=0     fact   the node shuts down
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: Pod was terminated in response to imminent node shutdown
         t=0     do     KillContainer app-1 grace=20s  [TC-252: the node shuts down]
         t=2     event  Normal ContainerCompleted: Container app completed
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0

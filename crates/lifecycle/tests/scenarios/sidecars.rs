@@ -101,9 +101,9 @@ fn lc_295_only_sidecars_wait_and_only_for_apps_and_later_sidecars() {
     pod.on_term("setup", exits_after(9, 0)).begin().debugged("shell").on_term("shell", exits_after(8, 0)).skip();
     pod.deleted(30).until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container shell
-        t=0     event  Normal Killing: Stopping container setup
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container shell: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container setup: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     KillContainer shell-3 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer setup-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer proxy-1 grace=30s  [LC-282: the pod is marked for deletion]
@@ -130,8 +130,8 @@ fn tc_120_tc_121_sidecars_keep_no_finished_pod_alive_and_do_not_count() {
     pod.on_term("two", exits_after(2, 7)).on_term("one", Manner::Ignores).begin().skip();
     pod.exits("app", 0).until(30.0).transcript(expect![[r#"
         t=0     fact   app exits 0
-        t=0     event  Normal Killing: Stopping container two
-        t=0     event  Normal Killing: Stopping container one
+        t=0     event  Normal Killing: Stopping container two: no app container runs or will run
+        t=0     event  Normal Killing: Stopping container one: no app container runs or will run
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=0     do     KillContainer two-2 grace=9s  [LC-197: no app container runs or will run]
@@ -228,8 +228,8 @@ fn tc_119_hooks_keep_working_beside_the_order() {
     pod.hook_takes("app", PreStop, Some(4.0)).hook_fails("proxy", PreStop, "no").begin().skip();
     pod.deleted(30).until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     RunHook app-2 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=0     do     RunHook proxy-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=0     fact   RunHook proxy-1 PreStop timeout=30s fails: no

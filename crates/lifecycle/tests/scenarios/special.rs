@@ -11,8 +11,8 @@ fn lc_365_lc_046_tc_264_a_pod_that_is_active_for_too_long_fails() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.until(100.0).transcript(expect![[r#"
         t=60    event  Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline
-        t=60    event  Normal Killing: Stopping container app
-        t=60    event  Normal Killing: Stopping container proxy
+        t=60    event  Normal Killing: Stopping container app: Pod was active on the node longer than the specified deadline
+        t=60    event  Normal Killing: Stopping container proxy: Pod was active on the node longer than the specified deadline
         t=60    do     KillContainer app-2 grace=5s  [LC-365: activeDeadlineSeconds passed since the pod started]
         t=65    event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=65    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -48,7 +48,7 @@ fn lc_365_a_deadline_may_be_set_late_and_survives_the_agent() {
         t=50    fact   the deadline becomes 70s
         t=60    fact   the agent restarts
         t=70    event  Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline
-        t=70    event  Normal Killing: Stopping container app
+        t=70    event  Normal Killing: Stopping container app: Pod was active on the node longer than the specified deadline
         t=70    do     KillContainer app-1 grace=30s  [LC-365: activeDeadlineSeconds passed since the pod started]
         t=70    event  Normal ContainerCompleted: Container app completed
         t=70    status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -106,7 +106,7 @@ fn lc_364_lc_293_an_ephemeral_container_ends_with_its_pod() {
     pod.begin().debugged("shell").on_term("shell", Manner::Ignores).skip();
     pod.exits("app", 0).until(10.0).transcript(expect![[r#"
         t=0     fact   app exits 0
-        t=0     event  Normal Killing: Stopping container shell
+        t=0     event  Normal Killing: Stopping container shell: no app container runs or will run
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=0     do     KillContainer shell-2 grace=5s  [LC-197: no app container runs or will run]
@@ -152,7 +152,7 @@ fn lc_014_h65_a_static_pod_that_comes_back_ends_first_and_begins_anew() {
     pod.begin().skip();
     pod.gone().until(2.0).change().until(10.0).transcript(expect![[r#"
         t=0     fact   the object is gone
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod vanished from the API
         t=0     do     KillContainer app-1 grace=5s  [LC-009: the pod vanished from the API]
         t=5     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=5     do     StopSandbox s0  [TC-065: no container of the pod runs any more]

@@ -337,7 +337,7 @@ fn lc_189_lc_107_a_lost_sandbox_is_replaced_and_init_runs_again() {
         t=60    fact   the sandbox is lost
         t=60    event  Normal SandboxChanged: Pod sandbox changed, it will be killed and re-created.
         t=60    event  Warning ContainerFailed: Container app failed with exit code 255: Error
-        t=60    status ContainersReady=False(ContainersNotReady) PodReadyToStartContainers=False Ready=False(ContainersNotReady) {app}=Error:255,rc0
+        t=60    status ContainersReady=False(ContainersNotReady) Initialized=False(ContainersNotInitialized) PodReadyToStartContainers=False Ready=False(ContainersNotReady) phase=Pending {app}=Error:255,rc0 {setup}=waiting:PodInitializing,last:Completed:0,rc0
         t=60    do     RemoveContainer setup-1  [LC-189: init containers run again in the new sandbox]
         t=60    do     CreateSandbox #1  [LC-188: the sandbox is not usable]
         t=60    status PodReadyToStartContainers=True podIP=10.0.0.3
@@ -346,12 +346,12 @@ fn lc_189_lc_107_a_lost_sandbox_is_replaced_and_init_runs_again() {
         t=60    do     StartContainer setup #1  [LC-200: the sandbox is ready]
         t=60    event  Normal Created: Container created
         t=60    event  Normal Started: Container started
-        t=60    status phase=Pending {setup}=running,last:Completed:0,rc1
+        t=60    status {setup}=running,last:Completed:0,rc1
     "#]]);
     pod.until(65.0).exits("setup", 0).transcript(expect![[r#"
         t=65    fact   setup exits 0
         t=65    event  Normal ContainerCompleted: Container setup completed
-        t=65    status phase=Running {setup}=Completed:0,last:Completed:0,rc1,ready
+        t=65    status Initialized=True phase=Running {setup}=Completed:0,last:Completed:0,rc1,ready
         t=65    do     PullImage app app:1  [LC-195: container app exited with code 255]
         t=65    event  Normal Pulled: Container image "app:1" already present on machine and can be accessed by the pod
         t=65    do     StartContainer app #1  [LC-195: container app exited with code 255]

@@ -145,8 +145,8 @@ fn lc_165_dec_9_a_dead_disk_kills_all_containers_and_fails_the_pod() {
     pod.told("the disk dies", Fact::Evicted(eviction)).until(60.0).transcript(expect![[r#"
         t=0     fact   the disk dies
         t=0     event  Warning Evicted: The storage of the pod was lost. 
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: The storage of the pod was lost
+        t=0     event  Normal Killing: Stopping container proxy: The storage of the pod was lost
         t=0     do     KillContainer app-2 grace=2s  [LC-165: the storage of the pod is lost]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0

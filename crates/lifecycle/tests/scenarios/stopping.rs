@@ -21,10 +21,10 @@ fn tc_110_tc_111_h35_three_sidecars_stop_in_reverse_order() {
     pod.begin().skip();
     pod.deleted(30).until(10.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container three
-        t=0     event  Normal Killing: Stopping container two
-        t=0     event  Normal Killing: Stopping container one
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container three: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container two: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container one: the pod is marked for deletion
         t=0     do     KillContainer app-4 grace=30s  [LC-282: the pod is marked for deletion]
         t=2     event  Normal ContainerCompleted: Container app completed
         t=2     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -52,8 +52,8 @@ fn tc_112_a_sidecar_that_does_not_run_keeps_nobody_waiting() {
     pod.begin().exits("two", 1).exits("two", 1).skip();
     pod.deleted(30).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container one
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container one: the pod is marked for deletion
         t=0     status {two}=Error:1,rc1
         t=0     do     KillContainer app-3 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
@@ -76,9 +76,9 @@ fn tc_050_tc_113_lc_284_everyone_else_gets_the_signal_at_once() {
     pod.begin().debugged("shell").skip();
     pod.deleted(30).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container shell
-        t=0     event  Normal Killing: Stopping container two
-        t=0     event  Normal Killing: Stopping container one
+        t=0     event  Normal Killing: Stopping container shell: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container two: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container one: the pod is marked for deletion
         t=0     do     KillContainer shell-3 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer two-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer one-1 grace=30s  [LC-282: the pod is marked for deletion]
@@ -97,8 +97,8 @@ fn tc_050_tc_113_lc_284_everyone_else_gets_the_signal_at_once() {
     pod.on_term("proxy", Manner::Ignores).on_term("setup", Manner::Ignores).begin().skip();
     pod.deleted(5).until(1.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 5
-        t=0     event  Normal Killing: Stopping container setup
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container setup: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     KillContainer setup-2 grace=5s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer proxy-1 grace=5s  [LC-282: the pod is marked for deletion]
     "#]]);
@@ -110,8 +110,8 @@ fn tc_118_a_failed_hook_releases_no_sidecar_early() {
     pod.hook_fails("app", PreStop, "no").on_term("app", exits_after(3, 0)).begin().skip();
     pod.deleted(30).until(5.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     RunHook app-2 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=0     fact   RunHook app-2 PreStop timeout=30s fails: no
         t=0     event  Warning FailedPreStopHook: PreStopHook failed
@@ -136,7 +136,7 @@ fn tc_046_lc_216_what_outlives_a_finished_pod_gets_the_grace_of_its_spec() {
     pod.hook_takes("proxy", PreStop, Some(2.0)).on_term("proxy", Manner::Ignores).begin().skip();
     pod.exits("app", 0).until(10.0).transcript(expect![[r#"
         t=0     fact   app exits 0
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container proxy: no app container runs or will run
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=0     do     RunHook proxy-1 PreStop timeout=7s  [LC-197: no app container runs or will run]
@@ -169,14 +169,13 @@ fn tc_063_h23_a_changed_definition_runs_the_hook_too() {
         t=0     do     RunHook app-1 PreStop timeout=30s  [LC-196: the definition of container app changed]
         t=0     event  Normal Killing: Container app definition changed, will be restarted
         t=1     do     KillContainer app-1 grace=29s  [LC-196: the definition of container app changed]
-        t=1     event  Normal ContainerCompleted: Container app completed
-        t=1     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
         t=1     do     PullImage app app:2  [LC-195: container app exited with code 0]
         t=1     event  Normal Pulled: Container image "app:2" already present on machine and can be accessed by the pod
         t=1     do     StartContainer app #1  [LC-195: container app exited with code 0]
+        t=1     event  Normal ContainerCompleted: Container app completed
         t=1     event  Normal Created: Container created
         t=1     event  Normal Started: Container started
-        t=1     status ContainersReady=True Ready=True {app}=running,last:Completed:0,rc1,ready
+        t=1     status {app}=running,last:Completed:0,rc1,ready
     "#]]);
 }
 
@@ -186,14 +185,14 @@ fn tc_100_tc_101_tc_280_a_new_agent_stops_only_what_still_runs() {
     pod.on_term("two", Manner::Ignores).begin().skip();
     pod.deleted(10).until(1.0).agent_restarted().until(20.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 10
-        t=0     event  Normal Killing: Stopping container two
-        t=0     event  Normal Killing: Stopping container one
+        t=0     event  Normal Killing: Stopping container two: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container one: the pod is marked for deletion
         t=0     do     KillContainer two-2 grace=10s  [LC-282: the pod is marked for deletion]
         t=0     do     KillContainer one-1 grace=10s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container one completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {one}=Completed:0,rc0
         t=1     fact   the agent restarts
-        t=1     event  Normal Killing: Stopping container two
+        t=1     event  Normal Killing: Stopping container two: the pod is marked for deletion
         t=1     do     KillContainer two-2 grace=10s  [LC-282: the pod is marked for deletion]
         t=11    event  Warning ContainerFailed: Container two failed with exit code 137: Error
         t=11    status {two}=Error:137,rc0
@@ -216,14 +215,13 @@ fn tc_269_a_definition_that_changed_while_the_agent_was_away_restarts_its_contai
         t=0     fact   the agent restarts
         t=0     do     KillContainer one-1 grace=30s  [LC-196: the definition of container one changed]
         t=0     event  Normal Killing: Container one definition changed, will be restarted
-        t=0     event  Normal ContainerCompleted: Container one completed
-        t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {one}=Completed:0,rc0
         t=0     do     PullImage one one:2  [LC-195: container one exited with code 0]
         t=0     event  Normal Pulled: Container image "one:2" already present on machine and can be accessed by the pod
         t=0     do     StartContainer one #1  [LC-195: container one exited with code 0]
+        t=0     event  Normal ContainerCompleted: Container one completed
         t=0     event  Normal Created: Container created
         t=0     event  Normal Started: Container started
-        t=0     status ContainersReady=True Ready=True {one}=running,last:Completed:0,rc1,ready
+        t=0     status {one}=running,last:Completed:0,rc1,ready
     "#]]);
 }
 

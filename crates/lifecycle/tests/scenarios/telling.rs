@@ -91,8 +91,8 @@ fn lc_291_why_a_container_is_killed() {
     expect![[r#"
         Normal Killing: Container app definition changed, will be restarted
         Normal Killing: Init container proxy definition changed
-        Normal Killing: Stopping container app
-        Normal Killing: Container is in "unknown" state, try killing it before restart
+        Normal Killing: Stopping container app: the pod is marked for deletion
+        Normal Killing: Container app is in "unknown" state, try killing it before restart
     "#]]
     .assert_eq(&text);
 }

@@ -54,7 +54,7 @@ fn tc_041_lc_009_every_trigger_stops_the_pod() {
     });
     expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -65,14 +65,14 @@ fn tc_041_lc_009_every_trigger_stops_the_pod() {
         t=0     do     DeleteObject  [LC-278: the pod is stopped, recorded and cleaned up]
         t=0     fact   the object is gone
         t=0     fact   the object is gone
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod vanished from the API
         t=0     do     KillContainer app-1 grace=30s  [LC-009: the pod vanished from the API]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
         t=0     do     TearDown  [LC-013: every container of the pod has stopped]
         t=0     do     RemoveSandbox s0  [TC-091: the pod is gone from the API]
         t=0     fact   the API says Succeeded
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the API shows phase Succeeded
         t=0     status ContainersReady=False(PodCompleted) Initialized=True(PodCompleted) Ready=False(PodCompleted) phase=Succeeded
         t=0     do     KillContainer app-1 grace=30s  [TC-146: the API shows phase Succeeded]
         t=0     event  Normal ContainerCompleted: Container app completed
@@ -81,7 +81,7 @@ fn tc_041_lc_009_every_trigger_stops_the_pod() {
         t=0     status PodReadyToStartContainers=False
         t=0     fact   memory is low
         t=0     event  Warning Evicted: low. 
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: low
         t=0     do     KillContainer app-1 grace=2s  [TC-240: the node is low on resources]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -90,7 +90,7 @@ fn tc_041_lc_009_every_trigger_stops_the_pod() {
         t=0     do     TearDown  [LC-013: every container of the pod has stopped]
         t=0     do     RemoveSandbox s0  [TC-091: the API shows the terminal phase]
         t=5     event  Normal DeadlineExceeded: Pod was active on the node longer than the specified deadline
-        t=5     event  Normal Killing: Stopping container app
+        t=5     event  Normal Killing: Stopping container app: Pod was active on the node longer than the specified deadline
         t=5     do     KillContainer app-1 grace=30s  [LC-365: activeDeadlineSeconds passed since the pod started]
         t=5     event  Normal ContainerCompleted: Container app completed
         t=5     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -115,7 +115,7 @@ fn tc_042_a_decision_to_stop_cannot_be_taken_back() {
     pod.pod.metadata.deletion_grace_period_seconds = None;
     pod.change().until(5.0).deleted(60).until(6.0).image("app", "app:2").until(30.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 10
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=10s  [LC-282: the pod is marked for deletion]
         t=5     fact   deleted with grace 60
         t=6     fact   image of app becomes app:2
@@ -143,7 +143,7 @@ fn tc_043_a_finished_uid_never_runs_again() {
     pod.world.bad_teardown = None;
     pod.until(10.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Completed:0,rc0
@@ -175,7 +175,7 @@ fn tc_045_lc_012_the_shortest_grace_counts() {
     pod.told("memory is low", evicted(EvictionCause::Pressure, Some(70))).until(8.0);
     pod.deleted(20).until(30.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 60
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=60s  [LC-282: the pod is marked for deletion]
         t=5     fact   memory is low
         t=5     event  Warning Evicted: low. 
@@ -194,7 +194,7 @@ fn tc_045_lc_012_the_shortest_grace_counts() {
     pod.begin().on_term("app", Manner::Ignores).skip();
     pod.gone().until(5.0).transcript(expect![[r#"
         t=0     fact   the object is gone
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod vanished from the API
         t=0     do     KillContainer app-1 grace=2s  [LC-009: the pod vanished from the API]
         t=2     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=2     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
@@ -224,7 +224,7 @@ fn tc_049_lc_292_a_kill_that_hangs_is_told_when_it_is_due() {
         .transcript(expect![[r#"
             t=0     fact   a critical pod comes
             t=0     event  Warning Preempting: low. 
-            t=0     event  Normal Killing: Stopping container app
+            t=0     event  Normal Killing: Stopping container app: low
             t=0     do     KillContainer app-1 grace=20s  [TC-246: a critical pod needs the room]
             t=30    event  Warning ExceededGracePeriod: Container runtime did not kill the pod within specified grace period.
         "#]]);
@@ -239,7 +239,7 @@ fn lc_292_an_ordinary_deletion_is_never_overdue() {
     pod.world.bad_kill = Some("runtime is busy".into());
     pod.deleted(1).until(25.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 1
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
         t=0     fact   KillContainer app-1 grace=2s fails: runtime is busy
         t=0     event  Warning FailedKillPod: error killing pod: runtime is busy
@@ -262,8 +262,8 @@ fn tc_051_tc_055_tc_062_tc_114_one_budget_for_hook_turn_and_signal() {
     pod.on_term("app", exits_after(6, 0)).on_term("proxy", Manner::Ignores).begin().skip();
     pod.deleted(30).until(60.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
-        t=0     event  Normal Killing: Stopping container proxy
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
+        t=0     event  Normal Killing: Stopping container proxy: the pod is marked for deletion
         t=0     do     RunHook app-2 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=0     do     RunHook proxy-1 PreStop timeout=30s  [LC-282: the pod is marked for deletion]
         t=3.7   do     KillContainer app-2 grace=27s  [LC-282: the pod is marked for deletion]
@@ -288,7 +288,7 @@ fn tc_055_tc_057_a_hook_is_awaited_for_the_grace_and_no_longer() {
     pod.hook_takes("app", PreStop, Some(60.0)).on_term("app", exits_after(1, 0)).begin().skip();
     pod.deleted(5).until(70.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 5
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     RunHook app-1 PreStop timeout=5s  [LC-282: the pod is marked for deletion]
         t=5     fact   RunHook app-1 PreStop timeout=5s fails: the hook took too long
         t=5     do     KillContainer app-1 grace=2s  [LC-282: the pod is marked for deletion]
@@ -314,7 +314,7 @@ fn lc_286_tc_064_who_decides_about_the_grace() {
     pod.probe_says("app", lifecycle::ProbeKind::Liveness, sick).until(2.5).skip();
     pod.deleted(20).until(60.0).transcript(expect![[r#"
         t=2.5   fact   deleted with grace 20
-        t=2.5   event  Normal Killing: Stopping container app
+        t=2.5   event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=2.5   do     KillContainer app-1 grace=20s  [LC-282: the pod is marked for deletion]
         t=22.5  event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=22.5  status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -330,7 +330,7 @@ fn lc_286_tc_064_who_decides_about_the_grace() {
     pod.told("memory is low", evicted(EvictionCause::Pressure, Some(6))).until(20.0).transcript(expect![[r#"
         t=0     fact   memory is low
         t=0     event  Warning Evicted: low. 
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: low
         t=0     do     KillContainer app-1 grace=6s  [TC-240: the node is low on resources]
         t=6     event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=6     status ContainersReady=False(ContainersNotReady) Ready=False(ContainersNotReady) {app}=Error:137,rc0
@@ -344,7 +344,7 @@ fn lc_286_tc_064_who_decides_about_the_grace() {
     pod.exits("app", 1).until(0.5).skip();
     pod.gone().until(60.0).transcript(expect![[r#"
         t=0.5   fact   the object is gone
-        t=0.5   event  Normal Killing: Stopping container app
+        t=0.5   event  Normal Killing: Stopping container app: the pod vanished from the API
         t=0.5   do     KillContainer app-2 grace=40s  [LC-009: the pod vanished from the API]
         t=40.5  event  Warning ContainerFailed: Container app failed with exit code 137: Error
         t=40.5  do     StopSandbox s0  [TC-065: no container of the pod runs any more]
@@ -361,7 +361,7 @@ fn tc_083_tc_084_a_pod_that_was_initialized_leaves_nothing_open() {
     pod.begin().exits("setup", 0).until(1.0).skip();
     pod.deleted(30).until(5.0).transcript(expect![[r#"
         t=1     fact   deleted with grace 30
-        t=1     event  Normal Killing: Stopping container one
+        t=1     event  Normal Killing: Stopping container one: the pod is marked for deletion
         t=1     do     KillContainer one-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=1     event  Normal ContainerCompleted: Container one completed
         t=1     status {one}=Completed:0,rc0
@@ -390,7 +390,7 @@ fn tc_083_tc_084_a_pod_that_was_not_initialized_closes_what_had_begun() {
     pod.on_term("two", exits_after(1, 0)).begin().exits("one", 0).until(1.0).skip();
     pod.deleted(30).until(5.0).transcript(expect![[r#"
         t=1     fact   deleted with grace 30
-        t=1     event  Normal Killing: Stopping container two
+        t=1     event  Normal Killing: Stopping container two: the pod is marked for deletion
         t=1     do     KillContainer two-2 grace=30s  [LC-282: the pod is marked for deletion]
         t=2     event  Normal ContainerCompleted: Container two completed
         t=2     status {two}=Completed:0,rc0,ready
@@ -427,7 +427,7 @@ fn tc_086_the_object_stays_until_the_node_is_clean() {
     pod.world.bad_teardown = None;
     pod.until(30.0).transcript(expect![[r#"
         t=0     fact   deleted with grace 30
-        t=0     event  Normal Killing: Stopping container app
+        t=0     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=0     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=0     event  Normal ContainerCompleted: Container app completed
         t=0     do     StopSandbox s0  [TC-065: no container of the pod runs any more]
@@ -453,7 +453,7 @@ fn tc_141_tc_143_a_watcher_sees_mark_end_and_removal_in_this_order() {
     assert_eq!(ready(&pod), "False");
     pod.until(30.0).transcript(expect![[r#"
         t=1     fact   deleted with grace 30
-        t=1     event  Normal Killing: Stopping container app
+        t=1     event  Normal Killing: Stopping container app: the pod is marked for deletion
         t=1     do     KillContainer app-1 grace=30s  [LC-282: the pod is marked for deletion]
         t=5     do     RunProbe app-1 Readiness  [LC-256: the Readiness probe of container app is due]
         t=5     fact   RunProbe app-1 Readiness ends: Success

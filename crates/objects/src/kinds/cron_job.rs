@@ -68,6 +68,7 @@ impl KindOps for CronOps {
         self.schema().canonicalise(doc);
         let spec = object(doc, "spec");
         drop_zero(spec, &["concurrencyPolicy"]);
+        set_default(spec, "schedule", "");
         set_default(spec, "concurrencyPolicy", "Allow");
         set_default(spec, "suspend", false);
         set_default(spec, "successfulJobsHistoryLimit", 3);

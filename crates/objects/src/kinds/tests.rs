@@ -17,6 +17,7 @@ mod quotas;
 mod rbac;
 mod runtime_class;
 mod storage;
+mod twice;
 
 fn ops(api_version: &str, kind: &str) -> &'static dyn KindOps {
     find_kind(api_version, kind).expect("the kind is served").ops

@@ -29,6 +29,21 @@ impl Formatter for Go {
         }
         out.write_all(&bytes[written..])
     }
+
+    fn write_f64<W: ?Sized + Write>(&mut self, out: &mut W, value: f64) -> io::Result<()> {
+        out.write_all(float(value).as_bytes())
+    }
+}
+
+/// The shortest digits that mean this number; very small and very large ones
+/// with an exponent.
+fn float(value: f64) -> String {
+    let size = value.abs();
+    if size != 0.0 && !(1e-6..1e21).contains(&size) {
+        let text = format!("{value:e}");
+        return if size < 1.0 { text } else { text.replace('e', "e+") };
+    }
+    value.to_string()
 }
 
 /// What stands in the place of the character that begins here, and how long
@@ -62,5 +77,28 @@ mod tests {
             \"\\u2028x\\u2029\",\"\u{2027}é\u{2030}\u{7f}\",\"\\b\\f\\u0001\\\"\\\\/\"]}";
         assert_eq!(written, expected);
         assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), doc);
+    }
+
+    #[test]
+    fn wl_139_numbers_are_written_as_go_does() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (-2.5, "-2.5"),
+            (0.1, "0.1"),
+            (1e-6, "0.000001"),
+            (9.99e-7, "9.99e-7"),
+            (-1e-7, "-1e-7"),
+            (5e-324, "5e-324"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (-1.5e21, "-1.5e+21"),
+            (1.797_693_134_862_315_7e308, "1.7976931348623157e+308"),
+            (123_456_789.123_456_79, "123456789.12345679"),
+        ] {
+            assert_eq!(String::from_utf8(to_json(&value).unwrap()).unwrap(), text);
+        }
+        assert_eq!(to_json(&f64::NAN).unwrap(), b"null");
     }
 }

@@ -28,10 +28,16 @@ fn rules(settings: &Settings) -> Rules {
     settings.kubelet.rules(&settings.gates, Rules::upstream(Vec::new()))
 }
 
+/// Upstream's, but for the processes of a pod (0039).
+fn unconfigured() -> Rules {
+    let upstream = Rules::upstream(Vec::new());
+    Rules { machine: lifecycle::Machine { pod_pids_limit: 4096, ..upstream.machine.clone() }, ..upstream }
+}
+
 #[test]
 fn nothing_said_is_upstreams_default() {
     let settings = Settings::read(None, "").unwrap();
-    assert_eq!(rules(&settings), Rules::upstream(Vec::new()));
+    assert_eq!(rules(&settings), unconfigured());
     assert_eq!(settings.kubelet.periods(), Periods::default());
     assert_eq!(settings.gates, Gates::default());
 }
@@ -75,7 +81,7 @@ fn lc_392_gates_reach_the_rules() {
         container_stop_signals: true,
         change_status_on_agent_restart: true,
         ready_to_start_condition: false,
-        ..Rules::upstream(Vec::new())
+        ..unconfigured()
     };
     assert_eq!(rules(&settings), wanted);
     assert!(!rules(&Settings::read(None, "ContainerRestartRules=false").unwrap()).container_restart_rules);
@@ -172,8 +178,9 @@ fn lc_312_whom_images_are_kept_from_comes_from_the_file() {
 #[test]
 fn lc_342_the_limit_of_processes_comes_from_the_file() {
     let limit = |text: &str| rules(&read(&format!("{HEAD}{text}"), "").unwrap()).machine.pod_pids_limit;
-    assert_eq!(limit(""), -1);
+    assert_eq!(limit(""), 4096, "finite: no pod takes them all");
     assert_eq!(limit("podPidsLimit: 100"), 100);
+    assert_eq!(limit("podPidsLimit: -1"), -1, "none, as told");
 }
 
 #[test]
@@ -241,7 +248,7 @@ fn what_cannot_be_honoured_is_refused_by_name() {
     refused(
         &format!("{podium}port: 6443"),
         expect![[
-            r#"c.yaml: PodiumConfiguration: unknown field "port"; possible: auditLogMaxage, auditLogMaxbackup, auditLogMaxsize, auditLogPath, auditPolicyFile, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, kubeletBind, log, lostNodeFailDelay, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig"#
+            r#"c.yaml: PodiumConfiguration: unknown field "port"; possible: auditLogMaxage, auditLogMaxbackup, auditLogMaxsize, auditLogPath, auditPolicyFile, bind, cniBinDirs, cniConfDir, dataDir, encryptionProviderConfig, etcdCafile, etcdCertfile, etcdKeyfile, etcdServers, featureGates, hostPortMin, kubeletBind, log, lostNodeFailDelay, nodeIP, nodeMonitorGracePeriod, nodeName, nodeStartupGracePeriod, podCIDR, quotaBackendBytes, registryConfig, runDir, runtime, stopPods, terminatedPodGCThreshold, writeKubeconfig"#
         ]],
     );
     refused(

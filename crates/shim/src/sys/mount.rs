@@ -6,8 +6,10 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use nix::fcntl::{OFlag, open};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::{Mode, SFlag, makedev, mkdirat, mknodat, umask};
 
 use super::owned;
 
@@ -32,6 +34,27 @@ pub(crate) fn detached(kind: &CStr, options: &[(&CStr, &CStr)], attributes: u64)
     // SAFETY: takes numbers only; the result is checked and owned once.
     unsafe { owned(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, attributes)) }
 }
+
+/// A file system of our own, mounted nowhere yet, with things that stand for
+/// nothing: [`BLANK_FILE`] and [`BLANK_DIRECTORY`]. It is read-only, so that
+/// whoever is shown them changes neither mode nor owner.
+pub(crate) fn blank() -> io::Result<OwnedFd> {
+    let set = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC;
+    let blank = detached(c"tmpfs", &[(c"mode", c"755"), (c"size", c"4k")], set)?;
+    let usual = umask(Mode::empty());
+    let directory = Mode::from_bits_truncate(0o755);
+    let made = mkdirat(&blank, BLANK_DIRECTORY, directory)
+        .and_then(|()| mkdirat(&blank, "dev", directory))
+        .and_then(|()| mknodat(&blank, BLANK_FILE, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), makedev(1, 3)));
+    umask(usual);
+    made?;
+    change(blank.as_fd(), &Change { set: libc::MOUNT_ATTR_RDONLY, ..Change::default() })?;
+    Ok(blank)
+}
+
+/// The null device, at the place that its readers expect.
+pub(crate) const BLANK_FILE: &str = "dev/null";
+pub(crate) const BLANK_DIRECTORY: &str = "nothing";
 
 /// One more mount of what a descriptor opens, mounted nowhere yet. Kernels
 /// before 6.15 refuse where the descriptor's own mount is mounted nowhere.
@@ -60,6 +83,16 @@ pub(crate) fn duplicate_housed(house: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     and_back(|| {
         setns(house, CloneFlags::CLONE_NEWNS)?;
         duplicate(File::open("/")?.as_fd())
+    })
+}
+
+/// One more mount of what lies at `path` in another mount namespace, without
+/// what is mounted below it.
+pub(crate) fn duplicate_from(namespace: BorrowedFd<'_>, path: &CStr) -> io::Result<OwnedFd> {
+    and_back(|| {
+        setns(namespace, CloneFlags::CLONE_NEWNS)?;
+        let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+        duplicate(open(path, flags, Mode::empty())?.as_fd())
     })
 }
 

@@ -94,15 +94,27 @@ pub(crate) fn open(location: &Location) -> Result<(Disk, Image), OpenError> {
 
 fn open_file(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError> {
     let io = |source| OpenError::Io { path: path.to_owned(), source };
-    let is_new = !path.exists();
-    let file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path).map_err(io)?;
+    let is_new = match fs::metadata(path) {
+        // To the storage library it would be a new file, to its user all that was there is gone.
+        Ok(found) if found.len() == 0 => return Err(damaged(path, "it is empty")),
+        Ok(_) => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) => return Err(io(error)),
+    };
+    // It gets its name when it is one, so that an empty one was never ours.
+    let unfinished = path.with_extension("unfinished");
+    let place = if is_new { unfinished.as_path() } else { path };
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(is_new).mode(0o600).open(place).map_err(io)?;
     let mut builder = Database::builder();
     builder.set_cache_size(page_cache_bytes);
     let database = builder.create_file(file).map_err(|error| open_error(path, error))?;
-    if is_new && let Some(parent) = path.parent() {
-        // The directory entry is part of what must survive a power cut.
-        File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
+    if is_new {
+        fs::rename(place, path).map_err(io)?;
+        if let Some(parent) = path.parent() {
+            // The directory entry is part of what must survive a power cut.
+            File::open(parent).and_then(|dir| dir.sync_all()).map_err(io)?;
+        }
     }
     Ok(database)
 }

@@ -84,7 +84,7 @@ async fn api_635_a_command_has_its_streams() {
     fake.script_exec("c", exec);
     let session = session(&fake).await;
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session));
+    let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session), Room::default());
     tokio::spawn(async move { tokio::join!(converse(session, crate::command::Purpose::Exec, client), talking) });
     let mut kubectl = Kubectl::new(near);
     for (id, name) in [(1, "error"), (3, "stdin"), (5, "stdout"), (7, "stderr")] {
@@ -103,7 +103,7 @@ async fn api_635_a_command_has_its_streams() {
 async fn api_635_a_client_opens_all_its_streams_in_half_a_minute() {
     let session = session(&fake()).await;
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session));
+    let (client, talking) = crate::over_spdy::serve(far, Ends::of(&session), Room::default());
     tokio::spawn(async move { tokio::join!(converse(session, crate::command::Purpose::Exec, client), talking) });
     let mut kubectl = Kubectl::new(near);
     kubectl.open(1, &[("streamType", "error")]).await;
@@ -132,7 +132,11 @@ async fn api_636_ports_are_forwarded_in_pairs_of_streams() {
         })
     });
     let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(crate::ports::serve(far, crate::Target { dial, pod: "web".into(), uid: "u1".into() }));
+    tokio::spawn(crate::ports::serve(
+        far,
+        crate::Target { dial, pod: "web".into(), uid: "u1".into() },
+        Room::default(),
+    ));
     let mut kubectl = Kubectl::new(near);
     for (error, data, port, number) in [(1, 3, "80", "0"), (5, 7, "81", "1"), (9, 11, "no", "2")] {
         kubectl.open(error, &[("streamtype", "error"), ("port", port), ("requestid", number)]).await;
@@ -154,7 +158,7 @@ async fn nonsense_ends_the_connection() {
         [&b"GET / HTTP/1.1\r\n\r\n\xff\xff\xff\xff"[..], &[0x80, 2, 0, 1, 0, 0, 0, 0], &[0x80, 3, 0, 1, 0, 0, 0, 1, 0]]
     {
         let (mut near, far) = tokio::io::duplex(1 << 16);
-        let (_session, driver) = open(far);
+        let (_session, driver) = open(far, Room::default());
         near.write_all(nonsense).await.unwrap();
         drop(near);
         let ended = tokio::time::timeout(Duration::from_secs(30), driver).await.expect("it goes on");
@@ -179,7 +183,7 @@ fn deaf() -> (crate::Target, std::sync::Arc<std::sync::Mutex<Vec<DuplexStream>>>
 async fn what_nobody_reads_is_held_for_all_streams_together_up_to_a_limit() {
     let (target, _held) = deaf();
     let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(crate::ports::serve(far, target));
+    tokio::spawn(crate::ports::serve(far, target, Room::default()));
     let mut kubectl = Kubectl::new(near);
     let piece = vec![0; frame::FRAME_BYTES_MAX];
     let mut taken = 0;
@@ -196,14 +200,14 @@ async fn what_nobody_reads_is_held_for_all_streams_together_up_to_a_limit() {
         }
         taken += 2 * piece.len();
     }
-    assert!((piece.len()..=2 * UNREAD_BYTES_MAX).contains(&taken), "{taken}");
+    assert!((piece.len()..=2 * crate::room::UNREAD_BYTES_MAX).contains(&taken), "{taken}");
 }
 
 #[tokio::test]
 async fn streams_without_a_meaning_are_forgotten_at_once() {
     let (target, held) = deaf();
     let (near, far) = tokio::io::duplex(1 << 16);
-    let serving = tokio::spawn(crate::ports::serve(far, target));
+    let serving = tokio::spawn(crate::ports::serve(far, target, Room::default()));
     let (mut read, write) = tokio::io::split(near);
     let reading = tokio::spawn(async move { tokio::io::copy(&mut read, &mut tokio::io::sink()).await });
     let (near, mut far) = tokio::io::duplex(1 << 16);
@@ -230,7 +234,7 @@ async fn streams_without_a_meaning_are_forgotten_at_once() {
 async fn a_client_has_so_many_connections_and_no_more() {
     let (target, held) = deaf();
     let (near, far) = tokio::io::duplex(1 << 20);
-    tokio::spawn(crate::ports::serve(far, target));
+    tokio::spawn(crate::ports::serve(far, target, Room::default()));
     let mut kubectl = Kubectl::new(near);
     let most = 512;
     // Ended by the client, so that they do not count as open streams.
@@ -247,7 +251,7 @@ async fn a_client_has_so_many_connections_and_no_more() {
 #[tokio::test]
 async fn a_header_block_that_grows_ends_the_connection() {
     let (near, far) = tokio::io::duplex(1 << 16);
-    let (_session, driver) = open(far);
+    let (_session, driver) = open(far, Room::default());
     let mut kubectl = Kubectl::new(near);
     // A few kilobytes that say a megabyte.
     let bomb = "a".repeat(1 << 20);
@@ -263,7 +267,7 @@ async fn a_header_block_that_grows_ends_the_connection() {
 async fn data_for_streams_that_do_not_exist_goes_nowhere() {
     let (target, _held) = deaf();
     let (near, far) = tokio::io::duplex(1 << 16);
-    tokio::spawn(crate::ports::serve(far, target));
+    tokio::spawn(crate::ports::serve(far, target, Room::default()));
     let mut kubectl = Kubectl::new(near);
     for _ in 0..64 {
         kubectl.data(7, &vec![0; 1 << 18], false).await;

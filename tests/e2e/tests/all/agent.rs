@@ -188,7 +188,7 @@ fn two_instances_do_not_disturb_each_other() {
 #[test]
 fn down_takes_running_pods_with_it_and_leaves_nothing() {
     let podium = Podium::start();
-    podium.apply(&Sketch::pod("running").container("app", ": left-marker; sleep 3600"));
+    podium.apply(&Sketch::pod("running").container("app", ": left-marker; while true; do sleep 3600; done"));
     podium.apply(&Sketch::pod("looping").container("app", "exit 1"));
     podium.wait_ready("running");
     let id = podium.id();
@@ -202,6 +202,59 @@ fn down_takes_running_pods_with_it_and_leaves_nothing() {
     podium.podium(&["down"]).ok();
     assert_eq!(leaks::of(&podium.data(), id.as_deref()), Vec::<String>::new());
     assert_eq!(find_process("left-marker"), None);
+}
+
+#[test]
+fn down_takes_everything_with_it_whatever_the_data_directory_holds() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("running").container("app", ": left-marker; while true; do sleep 3600; done"));
+    podium.wait_ready("running");
+    let id = podium.id();
+    podium.kill_agent();
+    let data = podium.data();
+    fs::write(data.join("instance.json"), "{").expect("a file");
+    fs::write(data.join("runtime"), "?").expect("a file");
+    fs::write(data.join("store/state.redb"), "").expect("a file");
+    for sandbox in fs::read_dir(data.join("engine/sandboxes")).expect("there are pods").flatten() {
+        fs::write(sandbox.path().join("sandbox.json"), "{").expect("a file");
+    }
+    fs::write(data.join("engine/images/index.json"), "{").expect("a file");
+    podium.podium(&["down"]).ok();
+    assert_eq!(leaks::of(&data, id.as_deref()), Vec::<String>::new());
+    assert_eq!(find_process("left-marker"), None);
+}
+
+#[test]
+fn a_store_that_was_lost_costs_no_running_pod() {
+    let mut podium = Podium::start();
+    podium.apply(&Sketch::pod("running").container("app", ": kept-marker; while true; do sleep 3600; done"));
+    podium.wait_ready("running");
+    podium.stop_agent();
+    let process = find_process("kept-marker").expect("it runs");
+    let store = podium.data().join("store/state.redb");
+    let address = podium.address();
+    let up = ["up", "--bind", address.as_str(), "--eviction-hard", "memory.available<1Mi"];
+    let kept = fs::read(&store).expect("a file");
+    fs::write(&store, "").expect("a file");
+    let complaint = podium.podium(&up).refused(1);
+    assert!(complaint.contains("file is damaged: it is empty"), "{complaint}");
+    fs::remove_file(&store).expect("a file");
+    for _ in 0..2 {
+        let complaint = podium.podium(&up).refused(1);
+        assert!(complaint.contains("1 pods run here (such as default/running)"), "{complaint}");
+        assert!(complaint.contains("--remove-unknown-pods"), "{complaint}");
+        assert_eq!(find_process("kept-marker"), Some(process), "it runs on");
+    }
+    // What was lost is restored: all is as before.
+    fs::write(&store, kept).expect("a file");
+    podium.start_agent();
+    podium.wait_ready("running");
+    assert_eq!(find_process("kept-marker"), Some(process));
+    podium.stop_agent();
+    fs::remove_file(&store).expect("a file");
+    podium.use_flags(&["--remove-unknown-pods"]);
+    podium.start_agent();
+    wait_for_exit(process, Patience::LONG);
 }
 
 #[test]

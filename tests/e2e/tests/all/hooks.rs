@@ -55,7 +55,7 @@ fn lc_233_a_failing_post_start_hook_kills_the_container() {
         app(pod)["state"]["waiting"]["reason"] == "PostStartHookError"
     });
     podium.wait_event("rejected", "FailedPostStartHook", "PostStartHook failed");
-    podium.wait_event("rejected", "Killing", "FailedPostStartHook");
+    podium.wait_event("rejected", "Killing", "failed its postStart hook");
     let uid = pod["metadata"]["uid"].as_str().expect("a uid");
     let wanted = format!(
         "Exec lifecycle hook ([sh -c sleep 2; echo no >&2; exit 9]) for Container \"app\" in Pod \"rejected_default({uid})\" \

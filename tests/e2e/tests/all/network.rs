@@ -43,6 +43,40 @@ fn a_host_port_leads_to_its_pod_as_long_as_there_is_one() {
     assert_eq!(ask(port).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
+/// The API server's port led to a pod once, and no kubectl worked until it ended.
+#[test]
+fn the_nodes_own_ports_lead_to_no_pod() {
+    let podium = Podium::start();
+    let api_port = podium.address().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap();
+    for port in [api_port, 22] {
+        podium.apply(&web(port));
+        let refused = podium.wait_phase("web", "Failed");
+        assert_eq!(refused["status"]["reason"], "NodePorts", "{refused}");
+        podium.delete("web");
+        podium.wait_gone("web", Patience::LONG);
+    }
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    podium.apply(&web(port));
+    podium.wait_event("web", "FailedCreatePodSandBox", &format!("host port {port}/TCP is in use on this node"));
+    drop(taken);
+    podium.wait_ready("web");
+    assert!(ask(port).unwrap().ends_with("here I am\n"));
+}
+
+#[test]
+fn a_pod_is_told_an_address_of_its_node_that_is_not_the_pod() {
+    let podium = Podium::start_with(&["--node-ip", "192.0.2.77"]);
+    let field = json!({"env": [{"name": "HOST", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}]});
+    podium.apply(&Sketch::pod("web").container_with("app", "echo host $HOST; exec sleep 3600", field));
+    let pod = podium.wait_ready("web");
+    assert_eq!(pod["status"]["hostIP"], "192.0.2.77");
+    // The agent listens elsewhere and is found all the same.
+    assert_eq!(podium.logs("web"), "host 192.0.2.77\n");
+    let address = "jsonpath={.items[0].status.addresses[?(@.type=='InternalIP')].address}";
+    assert_eq!(podium.kubectl(&["get", "nodes", "-o", address]).ok(), "192.0.2.77");
+}
+
 #[test]
 fn pods_can_be_connected_by_cni_plugins() {
     let dir = tempfile::tempdir().unwrap();

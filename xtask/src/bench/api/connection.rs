@@ -83,12 +83,38 @@ impl Connection {
     /// Sends a request and reads its whole answer.
     pub(super) async fn ask(&mut self, request: &[u8]) -> Result<Answer> {
         let (status, start, length) = self.begin(request).await?;
-        let bytes = length.context("an answer without a length")?;
-        while self.buffer.len() < start + bytes {
-            self.fill().await?;
-        }
-        ensure!(self.buffer.len() == start + bytes, "more came than the answer's length says");
+        let bytes = match length {
+            Some(bytes) => {
+                while self.buffer.len() < start + bytes {
+                    self.fill().await?;
+                }
+                bytes
+            }
+            None => self.chunks(start).await?,
+        };
+        ensure!(self.buffer.len() <= start + bytes || length.is_none(), "more came than the answer's length says");
         Ok(Answer { status, bytes })
+    }
+
+    /// Reads a chunked body to its end; how long it is without its framing.
+    async fn chunks(&mut self, start: usize) -> Result<usize> {
+        let (mut next, mut bytes) = (start, 0);
+        loop {
+            let Some(line) = self.buffer[next..].windows(2).position(|window| window == b"\r\n") else {
+                self.fill().await?;
+                continue;
+            };
+            let digits = std::str::from_utf8(&self.buffer[next..next + line]).context("no chunk")?;
+            let size = usize::from_str_radix(digits, 16).context("an answer with neither length nor chunks")?;
+            let end = next + line + 2 + size + 2;
+            while self.buffer.len() < end {
+                self.fill().await?;
+            }
+            (next, bytes) = (end, bytes + size);
+            if size == 0 {
+                return Ok(bytes);
+            }
+        }
     }
 
     /// As [`ask`](Self::ask); fails unless the status is as wanted.

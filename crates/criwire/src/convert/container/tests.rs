@@ -45,6 +45,8 @@ fn config() -> ContainerConfig {
             capabilities_add: vec!["NET_ADMIN".into()],
             capabilities_drop: vec!["ALL".into()],
             seccomp: Seccomp::Localhost("/var/lib/kubelet/seccomp/p.json".into()),
+            apparmor: Some(AppArmor::Localhost("mine".into())),
+            selinux: Some(SeLinuxOptions { level: "s0:c1,c2".into(), ..SeLinuxOptions::default() }),
             ..SecurityContext::default()
         },
         stop_signal: Some("SIGUSR1".into()),
@@ -131,7 +133,7 @@ fn what_would_be_dropped_silently_is_refused() {
     assert!(matches!(mount_from_wire(writable), Err(CriError::Invalid(_))));
     let profile = v1::SecurityProfile { profile_type: v1::ProfileType::Localhost.into(), ..Default::default() };
     let wire = v1::LinuxContainerSecurityContext { apparmor: Some(profile), ..Default::default() };
-    assert!(matches!(security_from_wire(wire), Err(CriError::Unsupported(_))));
+    assert!(matches!(security_from_wire(wire), Err(CriError::Invalid(_))), "a profile without a name");
     let group = Some(v1::Int64Value { value: 0 });
     let wire = v1::LinuxContainerSecurityContext { run_as_group: group, ..Default::default() };
     assert!(matches!(security_from_wire(wire), Err(CriError::Invalid(_))));

@@ -25,6 +25,7 @@ const PATIENT: Patience = Patience {
     connect: Duration::from_secs(30),
     answer: Duration::from_secs(30),
     stall: Duration::from_secs(30),
+    stall_bytes: 1,
     pause: Duration::from_millis(1),
     pause_max: Duration::from_millis(20),
 };
@@ -190,7 +191,8 @@ async fn what_an_earlier_pull_left_is_used_if_it_is_good() {
     let (server, store) = (Server::start().await, Store::new());
     let pushed = server.add_image("v1", &[large_layer()]);
     let leave = |bytes: &[u8]| {
-        let download = Download::open(&store.images.root.join("downloads"), &pushed.layers[0]).unwrap();
+        let name = download_name(&server.image("app"), &pushed.layers[0]);
+        let download = Download::open(&store.images.root.join("downloads"), &name).unwrap().unwrap();
         download.clear().unwrap();
         download.write_at(bytes, 0).unwrap();
     };
@@ -336,6 +338,34 @@ async fn a_registry_that_falls_silent_is_given_up() {
     let err = Store::cause(store.pull(&server.image("app:v1")).await);
     // It sends bytes at every attempt, but always the same ones.
     assert!(matches!(err, ImageError::RegistryUnavailable { .. } | ImageError::Nonsense { .. }), "{err}");
+}
+
+#[tokio::test]
+async fn a_registry_that_sends_a_byte_now_and_then_is_given_up() {
+    let server = Server::start().await;
+    server.add_image("v1", &[layer("x")]);
+    let store = Store::with(|images| {
+        (images.patience.stall, images.patience.stall_bytes) = (Duration::from_millis(100), 1000);
+    });
+    server.quirk(|asked| {
+        let endless = || Reply::new("200 OK", " ").header("Content-Length", "1000000").then(Then::Trickle);
+        (asked.line.starts_with("GET ") && asked.line.contains("/manifests/")).then(endless)
+    });
+    let err = Store::cause(store.pull(&server.image("app:v1")).await);
+    assert!(matches!(err, ImageError::RegistryUnavailable { .. }), "{err}");
+    assert!(err.to_string().contains("no more than"), "{err}");
+}
+
+#[tokio::test]
+async fn a_layer_that_somebody_else_fetches_for_ever_is_fetched_all_the_same() {
+    root_or_return!();
+    let (server, store) = (Server::start().await, Store::new());
+    let pushed = server.add_image("v1", &[layer("x")]);
+    let name = download_name(&server.image("app"), &pushed.layers[0]);
+    let other = Download::open(&store.images.root.join("downloads"), &name).unwrap().unwrap();
+    other.write_at(b"from a hostile registry", 0).unwrap();
+    store.pull(&server.image("app:v1")).await.unwrap();
+    assert_eq!(other.len().unwrap(), 23, "what the other has is left to it");
 }
 
 #[tokio::test]
@@ -587,11 +617,56 @@ async fn progress_is_told() {
 }
 
 #[tokio::test]
+async fn a_private_layer_is_reused_only_for_who_is_given_it() {
+    root_or_return!();
+    let (registry, strange, store) = (Server::start().await, Server::start().await, Store::new());
+    let (secret, more) = (layer("secret"), layer("more"));
+    let pushed = registry.add_image("v1", std::slice::from_ref(&secret));
+    store.pull_as(&registry.image("team/app:v1"), basic()).await.unwrap();
+    let fetched = |server: &Server| server.asked().iter().filter(|asked| asked.is_get_of(&pushed.layers[0])).count();
+    assert_eq!(fetched(&registry), 1);
+
+    // A stranger names the layer by its digest, and has something else.
+    strange.add_image_with("v1", &[gzip(&layer("x"))], &[digest_of(&secret)]);
+    let err = Store::cause(store.pull(&strange.image("app:v1")).await);
+    assert!(matches!(err, ImageError::DigestMismatch { what: "image layer", .. }), "{err}");
+    assert!(store.images.resolve(&strange.image("app:v1")).unwrap().is_none());
+
+    // Who was given an image of the repository may have all of it ...
+    registry.add_image("v2", &[secret.clone(), more.clone()]);
+    store.pull_as(&registry.image("team/app:v2"), basic()).await.unwrap();
+    assert_eq!(fetched(&registry), 1);
+    // ... and nobody else, unless the registry gives it to them as well.
+    store.pull_as(&registry.image("other/app:v2"), basic()).await.unwrap();
+    assert_eq!(fetched(&registry), 2);
+    // What anybody was given is everybody's.
+    strange.add_image("v2", &[secret, more]);
+    store.pull(&strange.image("app:v2")).await.unwrap();
+    assert_eq!(fetched(&strange), 1);
+    store.pull_as(&registry.image("third/app:v2"), basic()).await.unwrap();
+    assert_eq!(fetched(&registry), 2);
+}
+
+#[tokio::test]
+async fn what_one_was_given_in_part_is_not_completed_for_another() {
+    root_or_return!();
+    let (server, store) = (Server::start().await, Store::new());
+    let pushed = server.add_image("v1", &[large_layer()]);
+    let name = download_name(&server.image("private"), &pushed.layers[0]);
+    let download = Download::open(&store.images.root.join("downloads"), &name).unwrap().unwrap();
+    download.write_at(&gzip(&large_layer()), 0).unwrap();
+    drop(download);
+    store.pull(&server.image("app:v1")).await.unwrap();
+    let asked = server.asked().into_iter().rfind(|asked| asked.is_get_of(&pushed.layers[0])).unwrap();
+    assert!(!asked.headers.contains_key("range"), "all of it was asked for");
+}
+
+#[tokio::test]
 async fn leftovers_of_a_crash_go_at_the_next_start() {
     root_or_return!();
     let store = Store::new();
     let digest = format!("sha256:{}", "a".repeat(64));
-    Download::open(&store.images.root.join("downloads"), &digest).unwrap().write_at(b"half", 0).unwrap();
+    Download::open(&store.images.root.join("downloads"), &digest).unwrap().unwrap().write_at(b"half", 0).unwrap();
     std::fs::create_dir(store.images.root.join("tmp/half")).unwrap();
     assert_eq!(store.contents(), [0, 1, 1]);
     let again = Images::open(store.directory.path().join("store")).unwrap();

@@ -18,6 +18,7 @@ use tokio::net::TcpStream;
 use tower::Service;
 
 use super::http::innermost;
+use super::names::Names;
 use super::proxy::{Kind, Proxies, Proxy};
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -25,15 +26,15 @@ type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Makes connections; TLS to the host itself is somebody else's.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    tcp: HttpConnector,
+    tcp: HttpConnector<Names>,
     /// To proxies, some of which speak TLS themselves.
-    to_proxy: HttpsConnector<HttpConnector>,
+    to_proxy: HttpsConnector<HttpConnector<Names>>,
     proxies: Arc<Proxies>,
 }
 
 impl Dialer {
     /// `tls`: whom to believe to be the proxy.
-    pub(super) fn new(tcp: HttpConnector, tls: ClientConfig, proxies: Arc<Proxies>) -> Self {
+    pub(super) fn new(tcp: HttpConnector<Names>, tls: ClientConfig, proxies: Arc<Proxies>) -> Self {
         let to_proxy = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
         Self { to_proxy: to_proxy.wrap_connector(tcp.clone()), tcp, proxies }
     }

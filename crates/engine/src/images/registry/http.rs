@@ -16,8 +16,10 @@ use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use rustls::ClientConfig;
+use tokio::time::Instant;
 
 use super::dial::Dialer;
+use super::names::Names;
 use super::proxy::{Kind, Proxies};
 
 /// How long others may keep us waiting. A separate value so that tests need
@@ -27,8 +29,9 @@ pub(in crate::images) struct Patience {
     pub(in crate::images) connect: Duration,
     /// From the request to the head of its answer.
     pub(in crate::images) answer: Duration,
-    /// Between two pieces of a body.
+    /// Until so much more of a body is here.
     pub(in crate::images) stall: Duration,
+    pub(in crate::images) stall_bytes: u64,
     /// Before the second attempt; twice as long before each further one.
     pub(in crate::images) pause: Duration,
     /// The longest pause, whatever a registry asks for.
@@ -39,6 +42,8 @@ pub(in crate::images) const PATIENCE: Patience = Patience {
     connect: Duration::from_secs(10),
     answer: Duration::from_secs(30),
     stall: Duration::from_secs(30),
+    // A kilobyte each second: the slowest line anybody waits for.
+    stall_bytes: 30 << 10,
     pause: Duration::from_millis(500),
     pause_max: Duration::from_secs(10),
 };
@@ -116,8 +121,8 @@ impl Question {
 }
 
 impl Http {
-    pub(super) fn new(trust: Trust, proxies: Arc<Proxies>, patience: Patience) -> Self {
-        let mut tcp = HttpConnector::new();
+    pub(super) fn new(trust: Trust, proxies: Arc<Proxies>, patience: Patience, names: Names) -> Self {
+        let mut tcp = HttpConnector::new_with_resolver(names);
         tcp.enforce_http(false);
         tcp.set_connect_timeout(Some(patience.connect));
         let dialer = Dialer::new(tcp, trust.proxy, proxies.clone());
@@ -189,9 +194,9 @@ impl Http {
 
     /// The whole body, if it is not longer than `bytes_max`.
     pub(super) async fn read(&self, answer: Response<Incoming>, bytes_max: u64) -> Result<Bytes, Trouble> {
-        let mut body = answer.into_body();
+        let mut body = self.flow(answer.into_body());
         let mut bytes = BytesMut::new();
-        while let Some(piece) = self.next_piece(&mut body).await? {
+        while let Some(piece) = body.next().await? {
             if (bytes.len() + piece.len()) as u64 > bytes_max {
                 return Err(Trouble::Nonsense(format!("answer is longer than {bytes_max} bytes")));
             }
@@ -200,19 +205,42 @@ impl Http {
         Ok(bytes.freeze())
     }
 
+    pub(super) fn flow(&self, body: Incoming) -> Flow {
+        Flow { body, patience: self.patience, due: Instant::now() + self.patience.stall, bytes: 0 }
+    }
+}
+
+/// A body that has to keep coming: single bytes now and then are not enough.
+pub(super) struct Flow {
+    body: Incoming,
+    patience: Patience,
+    /// When enough must have come since enough had come last.
+    due: Instant,
+    bytes: u64,
+}
+
+impl Flow {
     /// `None` at the end of the body. A body that ends early is an error.
-    pub(super) async fn next_piece(&self, body: &mut Incoming) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+        let Patience { stall, stall_bytes, .. } = self.patience;
         loop {
-            match tokio::time::timeout(self.patience.stall, body.frame()).await {
-                Err(_) => return Err(Trouble::unavailable(format!("no data within {:?}", self.patience.stall))),
+            match tokio::time::timeout_at(self.due, self.body.frame()).await {
+                Err(_) if self.bytes == 0 => return Err(Trouble::unavailable(format!("no data within {stall:?}"))),
+                Err(_) => {
+                    let bytes = self.bytes;
+                    return Err(Trouble::unavailable(format!("no more than {bytes} bytes within {stall:?}")));
+                }
                 Ok(None) => return Ok(None),
                 Ok(Some(Err(err))) => {
                     return Err(Trouble::unavailable(format!("connection broke: {}", innermost(&err))));
                 }
                 Ok(Some(Ok(frame))) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Some(data));
+                    let Ok(data) = frame.into_data() else { continue };
+                    self.bytes += data.len() as u64;
+                    if self.bytes >= stall_bytes {
+                        (self.due, self.bytes) = (Instant::now() + stall, 0);
                     }
+                    return Ok(Some(data));
                 }
             }
         }

@@ -1,6 +1,8 @@
 //! Copies against what overlayfs would show.
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
+
+use rustix::fs::CWD;
 
 use super::*;
 use crate::images::testing::root_or_return;
@@ -140,6 +142,34 @@ fn a_volume_gets_what_the_image_has_there() {
     assert_eq!(volume(1, "var/lib/db").0, ["x=low"]);
     for (number, empty) in ["hidden/sub", "removed", "linked", "nowhere"].into_iter().enumerate() {
         assert_eq!(volume(2 + number, empty).0, Vec::<String>::new(), "{empty}");
+    }
+}
+
+/// Symbolic links let a layer nest directories deeper than a path is long.
+#[test]
+fn a_layer_deeper_than_the_longest_path_is_copied() {
+    root_or_return!();
+    let world = World::new();
+    let (layer, target) = (world.layer("layer"), world.target());
+    let (levels, name) = (600, "n".repeat(200));
+    let mut ladder = Ladder::at(&layer).unwrap();
+    for _ in 0..levels {
+        rustix::fs::mkdirat(ladder.here(), &name, Mode::RWXU).unwrap();
+        assert!(ladder.enter(&name).unwrap());
+    }
+    for link in ["last", "other"] {
+        let made = rustix::fs::openat(ladder.here(), "last", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR);
+        drop(made.unwrap());
+        let _ = rustix::fs::linkat(ladder.here(), "last", ladder.here(), link, AtFlags::empty());
+    }
+    copy_layers(std::slice::from_ref(&layer), &target).unwrap();
+    let mut copied = Ladder::at(&target).unwrap();
+    while copied.enter(&name).unwrap() {}
+    assert_eq!(copied.depth(), levels);
+    let found = rustix::fs::statat(copied.here(), "other", AtFlags::empty()).unwrap();
+    assert_eq!(found.st_nlink, 2, "also links are found without a path");
+    for tree in [layer, target] {
+        trees::remove(&tree).unwrap();
     }
 }
 

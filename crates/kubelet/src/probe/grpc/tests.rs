@@ -57,7 +57,8 @@ async fn server(answer: Option<fn() -> Response<Body>>) -> (SocketAddr, Asked) {
 }
 
 async fn ask(address: SocketAddr, service: &str, timeout: Duration) -> ProbeResult {
-    check("127.0.0.1", address.port(), service, timeout).await
+    let lookups = crate::outbound::Lookups::default();
+    check(lookups.of("u1"), "127.0.0.1", address.port(), service, timeout).await
 }
 
 fn failure(text: impl Into<String>) -> ProbeResult {

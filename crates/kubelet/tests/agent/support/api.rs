@@ -213,7 +213,8 @@ impl Api {
         let mut object = self.world().objects.get(key).cloned()?;
         let is_pod = key.resource == "pods";
         let grace = grace.or_else(|| object["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(0);
-        if is_pod && grace > 0 {
+        let is_held = object["metadata"]["finalizers"].as_array().is_some_and(|held| !held.is_empty());
+        if is_pod && (grace > 0 || is_held) {
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:10:00Z");
             object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
             return Some(self.store(key.clone(), object, "MODIFIED"));

@@ -18,7 +18,7 @@ fn pod() -> Pod {
 
 #[test]
 fn lc_353_lc_354_a_manifest_becomes_the_pod_of_its_node() {
-    let made = static_pod(pod(), manifest(b"x")).expect("a static pod");
+    let made = static_pod(pod(), manifest(b"x"), References::Refused).expect("a static pod");
     assert_eq!(made.metadata.name.as_deref(), Some("web-node-1"));
     assert_eq!(made.metadata.namespace.as_deref(), Some("default"));
     assert_eq!(annotation(&made, SOURCE), Some("file"));
@@ -32,12 +32,16 @@ fn lc_353_lc_354_a_manifest_becomes_the_pod_of_its_node() {
 
 #[test]
 fn lc_353_the_uid_follows_the_content() {
-    let uid = |content: &[u8]| static_pod(pod(), manifest(content)).expect("a static pod").metadata.uid;
+    let uid =
+        |content: &[u8]| static_pod(pod(), manifest(content), References::Refused).expect("a static pod").metadata.uid;
     assert_eq!(uid(b"x"), uid(b"x"));
     assert_ne!(uid(b"x"), uid(b"y"));
     let mut own = pod();
     own.metadata.uid = Some("mine".into());
-    assert_eq!(static_pod(own, manifest(b"x")).expect("a static pod").metadata.uid.as_deref(), Some("mine"));
+    assert_eq!(
+        static_pod(own, manifest(b"x"), References::Refused).expect("a static pod").metadata.uid.as_deref(),
+        Some("mine")
+    );
 }
 
 #[test]
@@ -45,7 +49,7 @@ fn lc_355_a_static_pod_knows_nothing_of_the_api() {
     let refused = |edit: &dyn Fn(&mut ApiSpec)| {
         let mut pod = pod();
         edit(pod.spec.as_mut().expect("a spec"));
-        static_pod(pod, manifest(b"x")).map(|_| ()).map_err(|error| error.problem)
+        static_pod(pod, manifest(b"x"), References::Refused).map(|_| ()).map_err(|error| error.problem)
     };
     let words = |what: &str| Err(format!("static pods may not reference {what}"));
     assert_eq!(refused(&|_| {}), Ok(()));
@@ -58,19 +62,19 @@ fn lc_355_a_static_pod_knows_nothing_of_the_api() {
 
 #[test]
 fn lc_356_a_mirror_belongs_to_one_version_of_its_pod() {
-    let made = static_pod(pod(), manifest(b"x")).expect("a static pod");
+    let made = static_pod(pod(), manifest(b"x"), References::Refused).expect("a static pod");
     let mirror = mirror_of(&made, "Node-1", "n1");
     assert!(is_mirror(&mirror) && !is_mirror(&made));
     assert!(is_mirror_of(&mirror, &made));
     let owners = mirror.metadata.owner_references.as_ref().expect("an owner");
     assert_eq!((owners[0].kind.as_str(), owners[0].uid.as_str()), ("Node", "n1"));
-    let changed = static_pod(pod(), manifest(b"y")).expect("a static pod");
+    let changed = static_pod(pod(), manifest(b"y"), References::Refused).expect("a static pod");
     assert!(!is_mirror_of(&mirror, &changed));
 }
 
 #[test]
 fn lc_356_lc_357_tc_148_a_mirror_follows_its_pod_and_never_leads() {
-    let made = static_pod(pod(), manifest(b"x")).expect("a static pod");
+    let made = static_pod(pod(), manifest(b"x"), References::Refused).expect("a static pod");
     let mirror = mirror_of(&made, "Node-1", "n1");
     let step = |mirror: Option<&Pod>| mirror_step(Some(&made), false, mirror);
     assert_eq!(step(None), MirrorStep::Create);
@@ -79,7 +83,12 @@ fn lc_356_lc_357_tc_148_a_mirror_follows_its_pod_and_never_leads() {
     let mut deleted = mirror.clone();
     deleted.metadata.deletion_timestamp = Some(objects::apimachinery::pkg::apis::meta::v1::Time(Timestamp::UNIX_EPOCH));
     assert_eq!(step(Some(&deleted)), MirrorStep::Delete);
-    let older = mirror_of(&static_pod(pod(), manifest(b"y")).expect("a static pod"), "Node-1", "n1");
+    // Held by a finalizer it goes when that does, without being asked again and again.
+    deleted.metadata.deletion_grace_period_seconds = Some(0);
+    assert_eq!(step(Some(&deleted)), MirrorStep::Keep);
+    assert_eq!(mirror_step(None, false, Some(&deleted)), MirrorStep::Keep);
+    let older =
+        mirror_of(&static_pod(pod(), manifest(b"y"), References::Refused).expect("a static pod"), "Node-1", "n1");
     assert_eq!(step(Some(&older)), MirrorStep::Delete);
     // The manifest is gone: the mirror shows the pod until it stopped.
     assert_eq!(mirror_step(None, true, Some(&mirror)), MirrorStep::Keep);

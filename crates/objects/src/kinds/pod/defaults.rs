@@ -49,6 +49,8 @@ fn spec(spec: &mut Map<String, Value>) {
         &["hostNetwork", "hostPID", "hostIPC", "nodeName", "serviceAccountName", "serviceAccount", "hostname"],
     );
     drop_zero(spec, &["subdomain", "priorityClassName", "restartPolicy", "dnsPolicy", "schedulerName"]);
+    // Also where nobody said anything of a spec: it is shown though it is empty.
+    set_default(spec, "containers", json!([]));
     set_default(spec, "restartPolicy", "Always"); // API-465
     set_default(spec, "dnsPolicy", "ClusterFirst"); // API-466
     set_default(spec, "terminationGracePeriodSeconds", 30); // API-467

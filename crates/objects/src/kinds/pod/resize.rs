@@ -73,7 +73,8 @@ fn containers(errors: &mut Vec<FieldError>, doc: &Value, old: &Value, list: &str
     for (index, (new, old)) in items(doc, list).iter().zip(items(old, list)).enumerate() {
         let path = format!("{list}[{index}]");
         if text(new, "name") != text(old, "name") {
-            errors.push(FieldError::forbidden(path, "containers may not be renamed or reordered on resize"));
+            let detail = "containers may not be renamed or reordered on resize";
+            errors.push(FieldError::forbidden(format!("{path}.name"), detail));
             continue;
         }
         let is_plain_init = list == LISTS[1] && text(old, "restartPolicy") != "Always";
@@ -170,7 +171,7 @@ mod tests {
         renamed["spec"]["containers"][0]["name"] = json!("other");
         assert_eq!(
             errors(&renamed, &old),
-            ["spec.containers[0]: containers may not be renamed or reordered on resize"]
+            ["spec.containers[0].name: containers may not be renamed or reordered on resize"]
         );
     }
 

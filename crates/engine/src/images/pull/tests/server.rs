@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,6 +46,8 @@ pub(super) enum Then {
     Repeat,
     /// Nothing, with the connection open.
     Hang,
+    /// One byte now and then.
+    Trickle,
 }
 
 impl Reply {
@@ -189,6 +192,10 @@ impl Server {
             Then::Close => stream.shutdown().await,
             Then::Repeat => loop {
                 stream.write_all(&reply.body).await?;
+            },
+            Then::Trickle => loop {
+                stream.write_all(b" ").await?;
+                tokio::time::sleep(Duration::from_millis(5)).await;
             },
             Then::Hang => stream.read(&mut [0]).await.map(|_| ()),
         }

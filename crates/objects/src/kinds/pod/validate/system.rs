@@ -1,6 +1,8 @@
 //! What a pod demands of its operating system: which one, AppArmor, the name
 //! of its host (API-539, API-550, API-562).
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use crate::doc::{at, items, text};
@@ -53,8 +55,38 @@ pub(super) fn all(errors: &mut Errors, spec: &Value) {
     for (path, context) in contexts(spec) {
         app_armor(errors, context, &path);
     }
+    sysctls(errors, items(spec, "securityContext.sysctls"));
     host_name(errors, spec);
     os(errors, spec);
+}
+
+fn sysctls(errors: &mut Errors, sysctls: &[Value]) {
+    let mut names = BTreeSet::new();
+    for (index, sysctl) in sysctls.iter().enumerate() {
+        let (path, name) = (format!("spec.securityContext.sysctls[{index}].name"), text(sysctl, "name"));
+        if name.is_empty() {
+            errors.push(FieldError::required(path, ""));
+        } else if !is_sysctl_name(name) {
+            let detail = format!("must have at most {SYSCTL_BYTES_MAX} characters and match regex {SYSCTL_NAME}");
+            errors.push(FieldError::invalid(path, name, detail));
+        } else if !names.insert(name) {
+            errors.push(FieldError::duplicate(path, name));
+        }
+    }
+}
+
+const SYSCTL_BYTES_MAX: usize = 253;
+const SYSCTL_NAME: &str = "^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+
+/// What `SYSCTL_NAME` says.
+fn is_sysctl_name(name: &str) -> bool {
+    let is_outer = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_segment = |segment: &str| {
+        let bytes = segment.as_bytes();
+        let is_inner = |byte: &u8| is_outer(byte) || b"-_".contains(byte);
+        bytes.first().is_some_and(is_outer) && bytes.last().is_some_and(is_outer) && bytes.iter().all(is_inner)
+    };
+    name.len() <= SYSCTL_BYTES_MAX && name.split(['.', '/']).all(is_segment)
 }
 
 /// API-562.

@@ -640,3 +640,23 @@ fn api_571_a_claim_that_is_made_for_the_pod_is_not_named() {
         ]],
     );
 }
+
+#[test]
+fn names_of_sysctls_have_segments_between_dots_or_slashes() {
+    let sysctl = |name: &str| json!({"name": name, "value": "1"});
+    let spec = |names: &[&str]| {
+        let sysctls: Vec<Value> = names.iter().map(|name| sysctl(name)).collect();
+        json!({"containers": [{"name": "a", "image": "x"}], "securityContext": {"sysctls": sysctls}})
+    };
+    check(spec(&["kernel.shm_rmid_forced", "net/ipv4/ip_forward", "net.ipv4.conf.eth0/1.forwarding"]), expect![[""]]);
+    check(
+        spec(&["foo-", "bar..", "", "Upper.case", "a b", "net.core.x", "net.core.x"]),
+        expect![[r#"
+            spec.securityContext.sysctls[0].name: Invalid value: "foo-": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$
+            spec.securityContext.sysctls[1].name: Invalid value: "bar..": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$
+            spec.securityContext.sysctls[2].name: Required value
+            spec.securityContext.sysctls[3].name: Invalid value: "Upper.case": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$
+            spec.securityContext.sysctls[4].name: Invalid value: "a b": must have at most 253 characters and match regex ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$
+            spec.securityContext.sysctls[6].name: Duplicate value: "net.core.x""#]],
+    );
+}
