@@ -91,6 +91,10 @@ async fn expected(config: &Config, engine: &Engine) -> Expected {
     let stock = engine.images().stock().unwrap();
     let layers = stock.iter().flat_map(|image| &image.layers).cloned();
     layers.for_each(|layer| expected.must(format!("layer {}", layer.display())));
+    // What a volume was made of stays with its image, for the next who mounts it.
+    let merged = config.root.join("images/merged");
+    let whole = |image: &str| format!("layer {}", merged.join(image.trim_start_matches("sha256:")).display());
+    expected.may.extend(stock.iter().map(|stored| whole(&stored.image.id)));
     for layer in engine::layers_in_use(&config.root).unwrap().into_iter().flatten() {
         expected.must(format!("layer {}", layer.display()));
     }
