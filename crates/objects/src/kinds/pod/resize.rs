@@ -36,6 +36,9 @@ pub(super) fn keep_everything_else(doc: &mut Value, old: &Value) {
 
 const LISTS: [&str; 2] = ["spec.containers", "spec.initContainers"];
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
+/// Upstream's words, with the gate's name as upstream writes it there.
+const POD_LEVEL: &str = "resize of pods with pod-level resources is forbidden when \
+    InPlacePodLevelResourcesVerticalScalingEnabled feature gate is disabled";
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
@@ -48,10 +51,14 @@ pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
     if !has_support(old) {
         return vec![FieldError::forbidden("spec", "Pod running on node without support for resize")];
     }
+    if ["requests", "limits"].into_iter().any(|kind| at(old, &format!("spec.resources.{kind}")).is_object()) {
+        return vec![FieldError::forbidden("", POD_LEVEL)];
+    }
     let mut errors = Vec::new();
     for list in LISTS {
         if items(doc, list).len() != items(old, list).len() {
-            errors.push(FieldError::forbidden(list, "containers may not be added or removed on resize"));
+            let detail = format!("{} may not be added or removed on resize", noun(list));
+            errors.push(FieldError::forbidden(list, detail));
         } else {
             containers(&mut errors, doc, old, list);
         }
@@ -61,6 +68,10 @@ pub(super) fn validate(doc: &Value, old: &Value) -> Vec<FieldError> {
         errors.push(FieldError::invalid("spec", at(doc, "status.qosClass").clone(), detail));
     }
     errors
+}
+
+fn noun(list: &str) -> &str {
+    list.trim_start_matches("spec.")
 }
 
 /// A node that resizes tells what its running containers have.
@@ -73,39 +84,52 @@ fn containers(errors: &mut Vec<FieldError>, doc: &Value, old: &Value, list: &str
     for (index, (new, old)) in items(doc, list).iter().zip(items(old, list)).enumerate() {
         let path = format!("{list}[{index}]");
         if text(new, "name") != text(old, "name") {
-            let detail = "containers may not be renamed or reordered on resize";
+            let detail = format!("{} may not be renamed or reordered on resize", noun(list));
             errors.push(FieldError::forbidden(format!("{path}.name"), detail));
             continue;
         }
-        let is_plain_init = list == LISTS[1] && text(old, "restartPolicy") != "Always";
-        let is_changed = ["resources", "resizePolicy"].into_iter().any(|field| at(new, field) != at(old, field));
-        if is_plain_init && is_changed {
-            let detail = "resources for non-sidecar init containers are immutable";
-            errors.push(FieldError::forbidden(format!("{path}.resources"), detail));
+        let is_init = list == LISTS[1];
+        let has_other_policies = policies(new) != policies(old);
+        if is_init && text(old, "restartPolicy") != "Always" {
+            if has_other_policies || at(new, "resources") != at(old, "resources") {
+                errors.push(FieldError::forbidden("spec", "resources for non-sidecar init containers are immutable"));
+            }
             continue;
         }
-        for (kind, what) in [("requests", "resource requests"), ("limits", "resource limits")] {
-            let field = format!("resources.{kind}");
-            let path = format!("{path}.{field}");
-            amounts(errors, at(new, &field), at(old, &field), &path, what);
+        let lists = [("requests", "resource requests"), ("limits", "resource limits")];
+        let amount = |doc, kind: &str| at(doc, &format!("resources.{kind}"));
+        if has_other_policies || lists.iter().any(|(kind, _)| other_amounts(amount(new, kind), amount(old, kind))) {
+            let whose = if is_init { " for sidecar containers" } else { "" };
+            errors.push(FieldError::forbidden("spec", format!("only cpu and memory resources{whose} are mutable")));
+        }
+        for (kind, what) in lists {
+            let is_gone = |name: &str| amount(old, kind).get(name).is_some() && amount(new, kind).get(name).is_none();
+            if RESIZABLE.into_iter().any(is_gone) {
+                let path = format!("{path}.resources.{kind}");
+                errors.push(FieldError::forbidden(path, format!("{what} cannot be removed")));
+            }
         }
     }
 }
 
+/// Whether a change of each resource needs a restart. Whoever names a resource
+/// for the first time has its policy from the defaults, which is no change.
+fn policies(container: &Value) -> [&str; 2] {
+    RESIZABLE.map(|name| {
+        let named = items(container, "resizePolicy").iter().find(|policy| text(policy, "resourceName") == name);
+        named.map_or("NotRequired", |policy| text(policy, "restartPolicy"))
+    })
+}
+
 /// What is not there cannot be told from nothing.
-fn amounts(errors: &mut Vec<FieldError>, new: &Value, old: &Value, path: &str, what: &str) {
+fn other_amounts(new: &Value, old: &Value) -> bool {
     let none = Map::new();
     let (new, old) = (new.as_object().unwrap_or(&none), old.as_object().unwrap_or(&none));
     let read = |list: &Map<String, Value>, name: &str| {
         list.get(name).and_then(Value::as_str).and_then(|text| Quantity::parse(text).ok())
     };
-    let is_other = |name: &&String| !RESIZABLE.contains(&name.as_str()) && read(new, name) != read(old, name);
-    if new.keys().chain(old.keys()).any(|name| is_other(&name)) {
-        errors.push(FieldError::forbidden(path, "only cpu and memory resources are mutable"));
-    }
-    if RESIZABLE.into_iter().any(|name| old.contains_key(name) && !new.contains_key(name)) {
-        errors.push(FieldError::forbidden(path, format!("{what} cannot be removed")));
-    }
+    let is_other = |name: &String| !RESIZABLE.contains(&name.as_str()) && read(new, name) != read(old, name);
+    new.keys().chain(old.keys()).any(is_other)
 }
 
 #[cfg(test)]
@@ -161,7 +185,7 @@ mod tests {
         );
         let storage =
             json!({"requests": {"cpu": "100m", "memory": "1Mi", "ephemeral-storage": "1Gi"}, "limits": {"cpu": "1"}});
-        refused(storage, "PATH.requests: only cpu and memory resources are mutable");
+        refused(storage, "spec: only cpu and memory resources are mutable");
         let guaranteed = json!({"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "1", "memory": "1Mi"}});
         refused(guaranteed, "spec: Pod QOS Class may not change as a result of resizing");
         let mut more = old.clone();
@@ -185,10 +209,32 @@ mod tests {
         };
         assert_eq!(errors(&init(json!("Always"), "2"), &init(json!("Always"), "1")).len(), 0);
         let refused = errors(&init(Value::Null, "2"), &init(Value::Null, "1"));
-        assert_eq!(
-            refused,
-            ["spec.initContainers[0].resources: resources for non-sidecar init containers are immutable"]
-        );
+        assert_eq!(refused, ["spec: resources for non-sidecar init containers are immutable"]);
+        let mut other = init(json!("Always"), "1");
+        other["spec"]["initContainers"][0]["resources"]["requests"]["example.com/gpu"] = json!("1");
+        let refused = errors(&other, &init(json!("Always"), "1"));
+        assert_eq!(refused, ["spec: only cpu and memory resources for sidecar containers are mutable"]);
+        let refused = errors(&pod(json!({"requests": {"cpu": "100m"}})), &init(json!("Always"), "1"));
+        assert_eq!(refused, ["spec.initContainers: initContainers may not be added or removed on resize"]);
+    }
+
+    #[test]
+    fn tc_294_what_asks_for_a_restart_does_not_change_on_resize() {
+        let old = pod(json!({"requests": {"cpu": "100m"}}));
+        let policy = |policy: &str| {
+            let mut new = pod(json!({"requests": {"cpu": "200m"}}));
+            new["spec"]["containers"][0]["resizePolicy"] = json!([{"resourceName": "cpu", "restartPolicy": policy}]);
+            new
+        };
+        assert_eq!(errors(&policy("RestartContainer"), &old), ["spec: only cpu and memory resources are mutable"]);
+        assert_eq!(errors(&policy("NotRequired"), &old).len(), 0);
+    }
+
+    #[test]
+    fn tc_294_resources_of_the_whole_pod_keep_it_from_being_resized() {
+        let mut old = pod(json!({"requests": {"cpu": "100m"}}));
+        old["spec"]["resources"] = json!({"requests": {"cpu": "1"}});
+        assert_eq!(errors(&pod(json!({"requests": {"cpu": "1"}})), &old), [format!(": {POD_LEVEL}")]);
     }
 
     #[test]
