@@ -31,6 +31,8 @@ mod escapes;
 mod exec;
 #[path = "runtime/harness.rs"]
 mod harness;
+#[path = "runtime/hostile_images.rs"]
+mod hostile_images;
 #[path = "runtime/images.rs"]
 mod images;
 #[path = "runtime/limits.rs"]
@@ -90,6 +92,7 @@ fn main() -> std::process::ExitCode {
         propagation::CASES,
         users::CASES,
         escapes::CASES,
+        hostile_images::CASES,
         visitors::CASES,
         lines::CASES,
         share::CASES,

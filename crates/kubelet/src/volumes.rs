@@ -238,7 +238,13 @@ impl Source {
     /// The error names what is not supported.
     fn of(volume: &Volume) -> Result<Self, String> {
         let document = serde_json::to_value(volume).map_err(|error| error.to_string())?;
-        let kind = document.as_object().into_iter().flatten().map(|(key, _)| key.as_str()).find(|key| *key != "name");
+        let keys = document.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
+        let mut kinds = keys.filter(|key| *key != "name");
+        let kind = kinds.next();
+        // Whichever we took, another part of us might take the other.
+        if let Some(second) = kinds.next() {
+            return Err(format!("may not specify more than 1 volume type: {} and {second}", kind.unwrap_or_default()));
+        }
         match kind {
             // LC-325
             None | Some("emptyDir") => Ok(Self::EmptyDir),

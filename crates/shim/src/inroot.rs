@@ -289,4 +289,43 @@ mod tests {
         assert!(check("-1", None).is_err());
         assert!(check("web:nogroup", None).is_err());
     }
+
+    /// CVE-2026-47262, and what else an image may have in their place.
+    #[test]
+    fn files_of_users_are_plain_files_of_the_image_of_reasonable_size() {
+        use std::fs;
+        use std::os::unix::fs::symlink;
+        let dir = std::env::temp_dir().join(format!("podium-users-{}", std::process::id()));
+        let group = dir.join("image/etc/group");
+        fs::create_dir_all(dir.join("image/etc")).unwrap();
+        let root = File::open(dir.join("image")).unwrap();
+        let found = || identify(root.as_fd(), &User { name: "7:logs".into(), ..User::default() }).map(|id| id.gid);
+        assert!(found().unwrap_err().contains("unable to find group"), "there is no such file");
+        fs::write(&group, GROUP).unwrap();
+        assert_eq!(found(), Ok(7));
+        // As large as it may be, then one byte more, then more than there is room for.
+        for (length, is_taken) in [(DATABASE_BYTES_MAX, true), (DATABASE_BYTES_MAX + 1, false), (1 << 40, false)] {
+            File::options().write(true).open(&group).unwrap().set_len(length).unwrap();
+            assert_eq!(found().is_ok(), is_taken, "{length}");
+        }
+        // Nobody writes to it: who opens it as a file waits for ever.
+        fs::remove_file(&group).unwrap();
+        nix::unistd::mkfifo(&group, Mode::from_bits_truncate(0o644)).unwrap();
+        assert!(found().unwrap_err().contains("/etc/group: not a plain file"), "{:?}", found());
+        fs::remove_file(&group).unwrap();
+        fs::create_dir(&group).unwrap();
+        assert!(found().unwrap_err().contains("/etc/group: not a plain file"), "{:?}", found());
+        fs::remove_dir(&group).unwrap();
+        // Links are the image's own, wherever they say they lead.
+        fs::write(dir.join("outside"), "logs:x:8:\n").unwrap();
+        fs::write(dir.join("image/inside"), "logs:x:9:\n").unwrap();
+        let absolute = dir.join("outside").display().to_string();
+        for (target, expected) in [("../../outside", None), (&absolute, None), ("../inside", Some(9)), ("group", None)]
+        {
+            symlink(target, &group).unwrap();
+            assert_eq!(found().ok(), expected, "{target}");
+            fs::remove_file(&group).unwrap();
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -11,6 +11,7 @@ use crate::world::{World, check, shell};
 
 pub(crate) const CASES: &[Case] = &[
     ("a_container_has_only_the_default_capabilities", a_container_has_only_the_default_capabilities),
+    ("nothing_is_inherited_whatever_a_container_may", nothing_is_inherited_whatever_a_container_may),
     ("a_container_may_ping_without_raw_sockets", a_container_may_ping_without_raw_sockets),
     ("dangerous_system_calls_are_refused", dangerous_system_calls_are_refused),
     #[cfg(target_arch = "x86_64")]
@@ -75,6 +76,34 @@ fn a_container_has_only_the_default_capabilities() {
         }
         assert_eq!(status_line(&status, "NoNewPrivs"), "1");
         assert_eq!(status_line(&status, "Seccomp"), "2");
+    });
+}
+
+/// CVE-2022-29162 and its kin, CVE-2025-27612: nobody passes on more than a
+/// program has by itself.
+fn nothing_is_inherited_whatever_a_container_may() {
+    check(|world| async move {
+        let mut configs = ["privileged", "all", "user", "open"].map(|name| shell(name, "echo up; exec sleep 100"));
+        configs[0].security.privileged = true;
+        configs[1].security.capabilities_add = vec!["ALL".into()];
+        configs[2].security.capabilities_add = vec!["NET_ADMIN".into(), "SYS_PTRACE".into()];
+        configs[2].security.run_as_user = Some(1000);
+        configs[3].security.seccomp = Seccomp::Unconfined;
+        let sandbox = world.sandbox("a").await;
+        for config in configs {
+            let name = config.name.clone();
+            let id = world.run_with(&sandbox, config).await;
+            world.says(&id, "up").await;
+            for process in ["1", "self"] {
+                let status = world.exec(&id, &format!("cat /proc/{process}/status")).await.1;
+                for set in ["CapInh", "CapAmb"] {
+                    assert_eq!(status_line(&status, set), "0000000000000000", "{name} {process} {set}");
+                }
+                if name == "user" {
+                    assert_eq!(status_line(&status, "CapEff"), "0000000000000000", "{process}");
+                }
+            }
+        }
     });
 }
 

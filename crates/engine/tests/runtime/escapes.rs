@@ -1,7 +1,7 @@
 //! Ways out of a container that worked elsewhere once (security.md B5).
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     ("the_monitor_cannot_be_looked_into", the_monitor_cannot_be_looked_into),
     ("a_terminal_is_opened_in_the_container_only", a_terminal_is_opened_in_the_container_only),
     ("kernel_settings_cannot_be_written", kernel_settings_cannot_be_written),
+    ("the_monitors_socket_is_roots_alone", the_monitors_socket_is_roots_alone),
 ];
 
 /// CVE-2024-21626: a directory that was left open, by its number.
@@ -189,5 +190,33 @@ fn kernel_settings_cannot_be_written() {
         let said: Vec<&str> = output.lines().filter(|line| !line.contains(": ")).collect();
         assert_eq!(said, ["over"], "{output}");
         assert_eq!(fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap(), before);
+    });
+}
+
+/// CVE-2020-15257: sockets without a file belong to whoever shares the network.
+fn the_monitors_socket_is_roots_alone() {
+    check(|world| async move {
+        let mut config = world.sandbox_config("a");
+        config.network = NamespaceMode::Node;
+        let sandbox = world.engine.run_sandbox(config).await.unwrap();
+        let (_, output) = world.outcome(&sandbox, "c", "cat /proc/net/unix").await;
+        let names: Vec<&str> = output.lines().filter_map(|line| line.split_whitespace().nth(7)).collect();
+        assert!(names.iter().any(|name| name.ends_with("/shim.sock")), "it is among them: {output}");
+        assert!(names.iter().all(|name| !name.starts_with('@')), "{output}");
+        let mut sockets = 0;
+        let mut left = vec![world.config.run_dir.clone()];
+        while let Some(dir) = left.pop() {
+            assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o7777, 0o700, "{dir:?}");
+            for entry in fs::read_dir(&dir).unwrap().flatten() {
+                let metadata = entry.metadata().unwrap();
+                if metadata.is_dir() {
+                    left.push(entry.path());
+                } else if metadata.file_type().is_socket() {
+                    assert_eq!((metadata.mode() & 0o7777, metadata.uid()), (0o600, 0), "{entry:?}");
+                    sockets += 1;
+                }
+            }
+        }
+        assert_eq!(sockets, 1);
     });
 }

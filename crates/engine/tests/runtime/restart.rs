@@ -27,6 +27,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_container_whose_record_would_be_too_long_is_refused", a_container_whose_record_would_be_too_long_is_refused),
     ("what_cannot_be_opened_is_cleared_away_all_the_same", what_cannot_be_opened_is_cleared_away_all_the_same),
     ("a_shim_ignores_polite_signals", a_shim_ignores_polite_signals),
+    ("state_that_was_opened_is_closed_at_the_next_start", state_that_was_opened_is_closed_at_the_next_start),
 ];
 
 pub(crate) fn shim_pid(world: &World, sandbox: &SandboxId) -> Pid {
@@ -41,6 +42,25 @@ pub(crate) fn shim_private_kilobytes(world: &World, sandbox: &SandboxId) -> f64 
     let private =
         rollup.lines().filter(|line| line.starts_with("Private_Clean:") || line.starts_with("Private_Dirty:"));
     private.map(|line| line.split_whitespace().nth(1).unwrap().parse::<f64>().unwrap()).sum()
+}
+
+/// CVE-2021-41103, CVE-2024-25621.
+fn state_that_was_opened_is_closed_at_the_next_start() {
+    use std::os::unix::fs::PermissionsExt;
+    check(|world| async move {
+        let sandbox = world.sandbox("a").await;
+        world.run(&sandbox, "c", "exec sleep 1000").await;
+        let (root, run) = (world.config.root.clone(), world.config.run_dir.clone());
+        let doors = [root.clone(), run, root.join("images"), root.join("sandboxes")];
+        let modes = || doors.clone().map(|dir| fs::metadata(&dir).unwrap().permissions().mode() & 0o7777);
+        assert_eq!(modes(), [0o700; 4]);
+        for dir in &doors {
+            fs::set_permissions(dir, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let world = world.reopen().await;
+        assert_eq!(modes(), [0o700; 4]);
+        drop(world);
+    });
 }
 
 fn a_new_engine_finds_everything_again() {

@@ -23,6 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     ("attach_ends_the_input_once", attach_ends_the_input_once),
     ("attach_without_input", attach_without_input),
     ("attach_drops_a_stuck_client_and_no_other", attach_drops_a_stuck_client_and_no_other),
+    ("clients_that_come_and_go_leave_nothing", clients_that_come_and_go_leave_nothing),
     ("a_container_has_a_terminal", a_container_has_a_terminal),
     ("streams_and_the_end_of_the_agent", streams_and_the_end_of_the_agent),
     ("streams_and_the_end_of_the_monitor", streams_and_the_end_of_the_monitor),
@@ -339,6 +340,47 @@ fn attach_drops_a_stuck_client_and_no_other() {
         let got = rest(&mut stuck.stdout).await;
         assert!(said.starts_with(&got) && got.len() >= 64 << 10, "{} bytes", got.len());
         assert_eq!(world.container(&id).await.state, ContainerState::Running);
+    });
+}
+
+/// Descriptors and threads of the monitor, and descriptors of ours.
+fn held(shim: nix::unistd::Pid) -> [usize; 3] {
+    let places = [format!("/proc/{shim}/fd"), format!("/proc/{shim}/task"), "/proc/self/fd".to_owned()];
+    places.map(|place| std::fs::read_dir(place).unwrap().count())
+}
+
+async fn come_and_go(world: &World, id: &ContainerId, tty: bool) {
+    let end = if tty { "\r\n" } else { "\n" };
+    let mut client = world.open_attach(id, true).await;
+    type_in(&mut client, "a\n").await;
+    hears(&mut client, &format!("got a{end}")).await;
+    let mut command = world.open_exec(id, "echo began; exec sleep 7777", tty).await;
+    until_began(&mut command).await;
+}
+
+/// CVE-2022-23471, CVE-2025-64329.
+fn clients_that_come_and_go_leave_nothing() {
+    check(|world| async move {
+        for (uid, tty) in [("a", false), ("b", true)] {
+            let sandbox = world.sandbox(uid).await;
+            let id = world.run_with(&sandbox, ContainerConfig { tty, ..World::parrot(false) }).await;
+            let shim = crate::restart::shim_pid(&world, &sandbox);
+            // What the first one makes may stay.
+            come_and_go(&world, &id, tty).await;
+            world.until_true(&id, "! ps -o args | grep -q 'sleep 777[7]'").await;
+            let before = held(shim);
+            for _ in 0..25 {
+                come_and_go(&world, &id, tty).await;
+            }
+            let started = std::time::Instant::now();
+            while held(shim).iter().zip(before).any(|(now, before)| *now > before) {
+                assert!(started.elapsed() < LIMIT, "{uid}: {before:?} became {:?}", held(shim));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let (_, left, _) = world.exec(&id, "ps -o args | grep -c 'sleep 777[7]'").await;
+            assert_eq!(left, "0\n", "{uid}");
+            assert_eq!(world.container(&id).await.state, ContainerState::Running);
+        }
     });
 }
 

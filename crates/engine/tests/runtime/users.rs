@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use cri::{ContainerConfig, ContainerId, CriError, IdRange, Mount, NamespaceMode, Propagation, Runtime, SandboxId};
+use cri::{
+    ContainerConfig, ContainerId, CriError, IdRange, Mount, NamespaceMode, Propagation, Resources, Runtime, SandboxId,
+};
 
 use crate::harness::Case;
 use crate::world::{World, check, shell};
@@ -16,6 +18,7 @@ pub(crate) const CASES: &[Case] = &[
     ("commands_in_it_have_its_users", commands_in_it_have_its_users),
     ("all_namespaces_belong_to_the_pods_users", all_namespaces_belong_to_the_pods_users),
     ("a_restarted_engine_adopts_it", a_restarted_engine_adopts_it),
+    ("limits_hold_for_the_pods_users_too", limits_hold_for_the_pods_users_too),
     ("what_cannot_work_with_own_users_is_refused", what_cannot_work_with_own_users_is_refused),
 ];
 
@@ -133,6 +136,41 @@ fn the_pods_root_has_no_power_over_the_node() {
         assert!(plain.contains("CapEff:\t00000000a80425fb"), "{plain}");
         assert!(plain.contains("Seccomp:\t2"), "{plain}");
         assert!(plain.contains("mount: "), "{plain}");
+    });
+}
+
+/// CVE-2025-47291: such pods are in the cgroups that limit them, whoever they are there.
+fn limits_hold_for_the_pods_users_too() {
+    check(|world| async move {
+        let sandbox = sandbox(&world).await;
+        let script = "cat /proc/self/cgroup /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max; \
+            (sleep 1 & sleep 1 & sleep 1 & sleep 1 & sleep 1 & wait) || true; echo over";
+        let mut config = shell("c", script);
+        config.resources =
+            Resources { memory_limit_bytes: Some(32 << 20), pids_limit: Some(4), ..Resources::default() };
+        let output = said(&world, &sandbox, config).await;
+        assert!(output.lines().any(|line| line == (32 << 20).to_string()), "{output}");
+        assert!(output.contains("can't fork"), "{output}");
+        assert!(output.lines().any(|line| line.ends_with("memory:/") || line == "0::/"), "{output}");
+        // What the node says about all that are root there.
+        let id = world.run(&sandbox, "d", "echo up; sleep 100 & sleep 100").await;
+        world.says(&id, "up").await;
+        let own = format!("/{}/besteffort/podusers/", world.config.cgroup_root);
+        let mut seen = 0;
+        for entry in fs::read_dir("/proc").unwrap().flatten() {
+            let read = |name: &str| fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+            if !read("status").contains(&format!("Uid:\t{FIRST}\t")) {
+                continue;
+            }
+            let cgroups = read("cgroup");
+            let is_version_2 = cgroups.lines().count() == 1;
+            let limits = |line: &&str| is_version_2 || line.contains(":memory:") || line.contains(":pids:");
+            for line in cgroups.lines().filter(limits) {
+                assert!(line.contains(&own), "{own} is not in {cgroups}");
+                seen += 1;
+            }
+        }
+        assert!(seen > 0);
     });
 }
 

@@ -23,6 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_working_directory_may_be_in_a_volume", a_working_directory_may_be_in_a_volume),
     ("sysctls_are_those_of_the_pod_alone", sysctls_are_those_of_the_pod_alone),
     ("sysctls_of_the_node_are_refused", sysctls_of_the_node_are_refused),
+    ("a_sysctls_value_sets_no_other", a_sysctls_value_sets_no_other),
     ("devices_can_be_used_as_far_as_allowed", devices_can_be_used_as_far_as_allowed),
     ("groups_and_names_are_as_asked", groups_and_names_are_as_asked),
 ];
@@ -265,6 +266,25 @@ fn sysctls_of_the_node_are_refused() {
         config.sysctls.insert("net.core.somaxconn".into(), "99".into());
         let refused = world.engine.run_sandbox(config).await;
         assert!(matches!(&refused, Err(CriError::Invalid(why)) if why.contains("hostNetwork")), "{refused:?}");
+    });
+}
+
+/// CVE-2022-0811: where settings are joined to one text, a value can hold several.
+fn a_sysctls_value_sets_no_other() {
+    check(|world| async move {
+        let settings = ["kernel/core_pattern", "kernel/shm_rmid_forced", "vm/swappiness"];
+        let read = || settings.map(|name| fs::read_to_string(format!("/proc/sys/{name}")).unwrap());
+        let before = read();
+        for (number, join) in ["+", "\n", ",", " ", ";", "\0"].into_iter().enumerate() {
+            let mut config = world.sandbox_config(&format!("p{number}"));
+            let value = format!("1{join}kernel.core_pattern=|/x{join}vm.swappiness=7");
+            config.sysctls.insert("kernel.shm_rmid_forced".into(), value);
+            if let Ok(sandbox) = world.engine.run_sandbox(config).await {
+                let said = world.outcome(&sandbox, "c", "cat /proc/sys/kernel/shm_rmid_forced").await.1;
+                assert!(["0\n", "1\n"].contains(&said.as_str()), "{join:?}: {said}");
+            }
+            assert_eq!(read(), before, "{join:?}");
+        }
     });
 }
 

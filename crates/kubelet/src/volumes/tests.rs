@@ -72,6 +72,23 @@ fn unknown_volumes_are_refused_and_not_taken_for_empty_ones() {
     assert_eq!(Source::of(&Volume { name: "v".into(), ..Volume::default() }), Ok(Source::EmptyDir));
 }
 
+/// CVE-2024-10220, CVE-2025-1767: nothing is fetched, and no directory is made.
+#[test]
+fn a_volume_of_git_is_refused_whatever_it_names() {
+    for repository in ["https://example.com/x.git", "/var/lib", "file:///etc", "--upload-pack=touch"] {
+        let volume = json!({"name": "v", "gitRepo": {"repository": repository, "directory": "../../x"}});
+        let refused = mount_of(volume, json!({"name": "v", "mountPath": "/m"}));
+        assert_eq!(refused.unwrap_err(), "no volume plugin matched: volumes of type gitRepo are not supported");
+    }
+}
+
+#[test]
+fn a_volume_is_of_one_type() {
+    let both = json!({"name": "v", "emptyDir": {}, "hostPath": {"path": "/etc"}});
+    let refused = mount_of(both, json!({"name": "v", "mountPath": "/m"}));
+    assert_eq!(refused.unwrap_err(), "may not specify more than 1 volume type: emptyDir and hostPath");
+}
+
 #[test]
 fn make_pod_dirs_are_private() {
     use std::os::unix::fs::MetadataExt as _;

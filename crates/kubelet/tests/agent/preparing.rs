@@ -239,6 +239,26 @@ async fn lc_363_a_debugger_waits_for_the_container_it_is_to_look_at() {
     node.api.until("web", runs).await;
 }
 
+/// traps H81: whoever follows only what the pod needed at first never sees it.
+#[tokio::test(start_paused = true)]
+async fn lc_321_a_debugger_is_given_a_secret_that_nobody_used_before() {
+    let node = Node::started();
+    node.api.create("secrets", json!({"metadata": {"name": "s", "namespace": "default"}, "data": {"A": "MQ=="}}));
+    node.api.create("pods", pod("web", json!({})));
+    node.api.until("web", is_ready).await;
+    let key = json!({"secretKeyRef": {"name": "s", "key": "A"}});
+    node.api.change_pod("web", |pod| {
+        pod["spec"]["ephemeralContainers"] = json!([{"name": "shell", "image": "busybox:1.36",
+            "imagePullPolicy": "IfNotPresent", "env": [{"name": "A", "valueFrom": key}]}]);
+    });
+    let runs = |pod: Option<&serde_json::Value>| {
+        pod.is_some_and(|pod| pod["status"]["ephemeralContainerStatuses"][0]["state"]["running"].is_object())
+    };
+    node.api.until("web", runs).await;
+    assert_eq!(node.runtime.config_of("shell").unwrap().envs, [("A".to_owned(), "1".to_owned())]);
+    assert_eq!(node.runtime.config_of("app").unwrap().envs, [], "nobody else gets it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_runtime_class_says_how_a_pod_runs_and_a_missing_one_is_waited_for() {
     let node = Node::started();

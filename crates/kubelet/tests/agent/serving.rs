@@ -153,6 +153,33 @@ async fn api_697_only_the_api_server_and_administrators_may_ask() {
     assert_eq!(body, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[pods proxy])\n");
 }
 
+/// CVE-2025-0426, CVE-2025-46599, CIS 4.2: what upstream's agent offers besides,
+/// and what it once offered to everybody.
+#[tokio::test]
+async fn api_697_neither_checkpoints_nor_profiles_nor_files_of_the_node_are_offered() {
+    let served = Served::new().await;
+    let root = ("root", "system:masters");
+    for path in [
+        "/checkpoint/default/web/app",
+        "/debug/pprof/profile",
+        "/debug/pprof/heap",
+        "/debug/flags/v",
+        "/logs/",
+        "/logs/syslog",
+        "/logs/../../etc/shadow",
+        "/spec/",
+        "/stats/container",
+        "/cri/exec/token",
+        "/flagz",
+        "/statusz",
+    ] {
+        assert_eq!(served.ask_bare(path, None).await.status(), 401, "{path}");
+        assert_eq!(served.get(("bob", "developers"), path).await.status(), 403, "{path}");
+        assert_eq!(served.get(root, path).await.status(), 404, "{path}");
+        assert_eq!(served.ask(root, Request::post(path)).await.status(), 405, "{path}");
+    }
+}
+
 #[tokio::test]
 async fn api_691_logs_are_read_tailed_and_followed_to_the_end() {
     let served = Served::new().await;

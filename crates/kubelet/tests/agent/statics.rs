@@ -75,6 +75,31 @@ async fn lc_358_a_changed_file_ends_the_old_pod_before_the_new_one_starts() {
     assert!(place("stop app/0 5s") < place("start new/0"), "{calls:?}");
 }
 
+/// traps H67: nobody can be told that the mirror of the first one has to go.
+#[tokio::test(start_paused = true)]
+async fn lc_358_a_manifest_that_is_replaced_while_the_api_is_away_runs() {
+    let (mut node, manifests) = node_with_manifests();
+    let file = manifests.join("fixed.yaml");
+    std::fs::write(&file, MANIFEST).unwrap();
+    node.start_agent();
+    node.api.until("fixed-n1", is_ready).await;
+    node.api.set_away(true);
+    std::fs::remove_file(&file).unwrap();
+    while !called(&node, "stop app/0 5s") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    std::fs::write(&file, MANIFEST.replace("name: app", "name: new")).unwrap();
+    while !called(&node, "start new/0") {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(node.api.pod("fixed-n1").is_some_and(|pod| pod["spec"]["containers"][0]["name"] == "app"), "nobody knows");
+    node.api.set_away(false);
+    let is_new =
+        |pod: Option<&Value>| is_ready(pod) && pod.is_some_and(|pod| pod["spec"]["containers"][0]["name"] == "new");
+    node.api.until("fixed-n1", is_new).await;
+    assert!(!called(&node, "start app/1") && !called(&node, "start new/1"), "{:?}", node.runtime.calls());
+}
+
 #[tokio::test(start_paused = true)]
 async fn lc_377_a_new_agent_adopts_static_pods() {
     let (mut node, manifests) = node_with_manifests();

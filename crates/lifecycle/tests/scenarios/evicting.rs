@@ -211,6 +211,24 @@ fn lc_302_tc_230_tc_233_tc_237_tc_240_the_greatest_offender_goes_alone() {
     "#]]);
 }
 
+/// traps H37: whoever used too much is named, sidecars too.
+#[test]
+fn tc_240_h37_sidecars_are_named_like_others() {
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[pod("greedy", "priority=1 | sidecar s req=memory:100Mi | app a req=memory:1Gi")]);
+    host.skip();
+    host.uses("greedy", |usage| {
+        for (name, mi) in [("s", 2000), ("a", 900)] {
+            usage.containers.insert(name.to_owned(), ContainerUsage { memory_bytes: mi << 20, disk_bytes: 0 });
+            usage.memory_bytes += mi << 20;
+        }
+    });
+    host.available(Signal::MemoryAvailable, 50 << 20).until(5).transcript(expect![[r#"
+        t=0    event Warning EvictionThresholdMet: Attempting to reclaim memory
+        t=0    tell  greedy Evicted Pressure grace=1s: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. Container s was using 2000Mi, request is 100Mi, has larger consumption of memory. | offending_containers=s offending_containers_usage=2000Mi starved_resource=memory
+    "#]]);
+}
+
 #[test]
 fn tc_231_the_thresholds_of_an_unconfigured_node_and_what_setting_one_does() {
     let words = |thresholds: &[Threshold]| -> String {

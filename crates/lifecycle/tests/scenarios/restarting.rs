@@ -1,10 +1,10 @@
 //! How containers come back.
 
 use expect_test::expect;
-use lifecycle::{InstanceState, Rules, StartStage};
+use lifecycle::{Action, InstanceState, Rules, StartStage};
 use std::time::Duration;
 
-use crate::script::Script;
+use crate::script::{Logged, Script};
 
 #[test]
 fn lc_393_tl_2_a_crashing_container_is_restarted_with_growing_delays() {
@@ -246,6 +246,43 @@ fn lc_204_an_instance_that_never_started_is_replaced_and_not_counted() {
         t=0     event  Normal Started: Container started
         t=0     status ContainersReady=True Ready=True phase=Running {app}=running,rc0,ready
     "#]]);
+}
+
+#[test]
+fn lc_204_h29_an_init_container_that_never_started_is_replaced_too() {
+    let mut pod = Script::pod("policy=Never | init setup | app app");
+    pod.is_api_up = false;
+    pod.begin().skip();
+    pod.world.seen.instances[0].state = InstanceState::Created;
+    pod.is_api_up = true;
+    pod.agent_restarted().transcript(expect![[r#"
+        t=0     fact   the agent restarts
+        t=0     status ContainersReady=False(ContainersNotReady) Initialized=False(ContainersNotInitialized) PodReadyToStartContainers=True PodScheduled=True Ready=False(ContainersNotReady) phase=Pending podIP=10.0.0.2 {app}=waiting:PodInitializing,rc0 {setup}=waiting:PodInitializing,rc0
+        t=0     do     RemoveContainer setup-1  [LC-204: container setup was never started]
+        t=0     do     PullImage setup setup:1  [LC-200: the sandbox is ready]
+        t=0     event  Normal Pulled: Container image "setup:1" already present on machine and can be accessed by the pod
+        t=0     do     StartContainer setup #0  [LC-200: the sandbox is ready]
+        t=0     event  Normal Created: Container created
+        t=0     event  Normal Started: Container started
+        t=0     status {setup}=running,rc0
+    "#]]);
+}
+
+/// Whenever the agent dies, and whatever the API was told.
+#[test]
+fn lc_163_h47_a_container_that_is_to_run_once_is_started_once() {
+    for (is_told, code) in [(false, 0), (true, 0), (false, 1), (true, 1)] {
+        let mut pod = Script::pod("policy=Never | app app");
+        pod.is_api_up = is_told;
+        pod.begin().agent_restarted().until(30.0);
+        pod.exits("app", code).agent_restarted();
+        pod.is_api_up = true;
+        pod.until(600.0).agent_restarted().until(1200.0);
+        let is_start = |logged: &&Logged| matches!(logged, Logged::Did(_, Action::StartContainer { .. }));
+        assert_eq!(pod.log.iter().filter(is_start).count(), 1, "{is_told} {code}");
+        let phase = if code == 0 { "Succeeded" } else { "Failed" };
+        assert_eq!(pod.rendered().phase.as_deref(), Some(phase), "{is_told} {code}");
+    }
 }
 
 #[test]

@@ -183,6 +183,30 @@ fn lc_342_the_limit_of_processes_comes_from_the_file() {
     assert_eq!(limit("podPidsLimit: -1"), -1, "none, as told");
 }
 
+/// CVE-2025-46599, CIS 4.2: who asks for a door that we do not have, or for
+/// less than we do, is told so.
+#[test]
+fn doors_that_the_kubelet_has_are_refused_by_name() {
+    for line in [
+        "readOnlyPort: 10255",
+        "authentication: {anonymous: {enabled: true}}",
+        "authorization: {mode: AlwaysAllow}",
+        "enableProfilingHandler: true",
+        "enableContentionProfiling: true",
+        "enableDebugFlagsHandler: true",
+        "enableSystemLogHandler: true",
+        "healthzBindAddress: 0.0.0.0",
+        "seccompDefault: false",
+        "streamingConnectionIdleTimeout: 0s",
+        "tlsMinVersion: VersionTLS10",
+        "tlsCipherSuites: [TLS_RSA_WITH_RC4_128_SHA]",
+    ] {
+        let refused = read(&format!("{HEAD}{line}"), "").unwrap_err().to_string();
+        let name = line.split(':').next().unwrap();
+        assert!(refused.contains(&format!("field {name:?} is not honoured")), "{refused}");
+    }
+}
+
 #[test]
 fn what_cannot_be_honoured_is_refused_by_name() {
     refused("", expect!["c.yaml: there is no document in it"]);

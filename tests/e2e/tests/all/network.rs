@@ -98,3 +98,51 @@ fn pods_can_be_connected_by_cni_plugins() {
     podium.wait_gone("web", Patience::LONG);
     assert!(!lease.exists(), "the plugins were asked to take it back");
 }
+
+/// The inodes of a process's sockets.
+fn sockets(pid: u32) -> Vec<String> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
+    let target = |entry: fs::DirEntry| Some(fs::read_link(entry.path()).ok()?.to_str()?.to_owned());
+    let inode = |target: String| Some(target.strip_prefix("socket:[")?.trim_end_matches(']').to_owned());
+    descriptors.filter_map(target).filter_map(inode).collect()
+}
+
+/// A table of the kernel without its heading, as words, with those lines that
+/// are about the sockets of a process.
+fn table(pid: u32, name: &str, inode_at: usize) -> Vec<Vec<String>> {
+    let own = sockets(pid);
+    let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).expect("it runs");
+    let words = text.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+    words.filter(|line| line.get(inode_at).is_some_and(|inode| own.contains(inode))).collect()
+}
+
+/// CVE-2025-46599, CVE-2020-15257, CIS 1.4.1 and 4.2.4: no port for reading, for
+/// health, for metrics, for profiles or for the store; no socket without a file.
+#[test]
+fn nobody_is_listened_to_but_at_the_ports_of_server_and_agent() {
+    let podium = Podium::start();
+    let host_port = free_port();
+    podium.apply(&web(host_port));
+    podium.wait_ready("web");
+    podium.logs("web");
+    let pid = podium.agent_pid();
+    // What leads to a pod is held, and nobody is heard there.
+    let held = format!("00000000:{host_port:04X}");
+    // Local address, state, inode; 0A listens, 0100007F is 127.0.0.1.
+    let listening: Vec<String> = ["tcp", "tcp6"]
+        .into_iter()
+        .flat_map(|name| table(pid, name, 9))
+        .filter(|line| line[3] == "0A" && line[1] != held)
+        .map(|line| line[1].clone())
+        .collect();
+    let api_port: u16 = podium.address().rsplit(':').next().and_then(|port| port.parse().ok()).unwrap();
+    assert!(listening.contains(&format!("0100007F:{api_port:04X}")), "{listening:?}");
+    assert_eq!(listening.len(), 2, "{listening:?}");
+    assert!(listening.iter().all(|address| address.starts_with("0100007F:")), "{listening:?}");
+    for (name, inode_at) in [("udp", 9), ("udp6", 9), ("raw", 9)] {
+        assert_eq!(table(pid, name, inode_at), Vec::<Vec<String>>::new(), "{name}");
+    }
+    let has_file = |line: &Vec<String>| line.get(7).is_none_or(|name| !name.starts_with('@'));
+    let unix = table(pid, "unix", 6);
+    assert!(unix.iter().all(has_file), "{unix:?}");
+}

@@ -217,6 +217,30 @@ fn api_593_a_container_that_ended_for_good_stays_ended() {
     assert_eq!(PodOps.validate_status_update(&new, &old, &Gates::default()), []);
 }
 
+/// traps H33.
+#[test]
+fn api_593_a_sidecar_may_run_again_whatever_the_policy() {
+    let with = |policy: &str, own: Value, state: Value| {
+        let init = json!({"name": "s", "image": "x", "restartPolicy": own});
+        let mut doc = pod(json!({"containers": [{"name": "a", "image": "x"}], "initContainers": [init],
+            "restartPolicy": policy}));
+        doc["status"] = json!({"initContainerStatuses": [{"name": "s", "state": state}]});
+        doc
+    };
+    for policy in ["Never", "OnFailure", "Always"] {
+        for code in [0, 1] {
+            let of = |own: Value| {
+                let ended = with(policy, own.clone(), json!({"terminated": {"exitCode": code}}));
+                let back = with(policy, own, json!({"running": {}}));
+                PodOps.validate_status_update(&back, &ended, &Gates::default())
+            };
+            assert_eq!(of(json!("Always")), [], "{policy} {code}");
+            // One that is to end comes back only where others do.
+            assert_eq!(of(Value::Null).is_empty(), policy != "Never", "{policy} {code}");
+        }
+    }
+}
+
 #[test]
 fn api_593_status_fields_are_checked() {
     assert_eq!(
