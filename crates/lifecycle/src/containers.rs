@@ -134,6 +134,14 @@ impl Containers<'_> {
         second: Option<&Instance>,
         prior: Option<&ContainerView>,
     ) -> ContainerView {
+        // What is only made has not replaced anything yet: whoever waits for a
+        // restart to be counted reads the times of the instance that runs.
+        let is_made = matches!(newest.state, InstanceState::Created);
+        if let Some(prior) = prior.filter(|prior| is_made && prior.id.as_ref().is_some_and(|id| *id != newest.id)) {
+            let state = self.show(newest, Some(prior));
+            let last = second.and_then(termination).or_else(|| remembered_last(newest, Some(prior)));
+            return ContainerView { state, last, is_ready: false, is_started: false, ..prior.clone() };
+        }
         let state = self.show(newest, prior);
         let is_lost = newest.is_unknown() && matches!(state, Shown::Terminated(_));
         let prior_count = prior.map_or(0, |prior| prior.restart_count);

@@ -381,6 +381,25 @@ fn lc_076_what_runs_again_counts_on_whatever_number_it_has() {
     assert_eq!(shown(&pod, "app").restart_count, 2);
 }
 
+/// Whoever sees the new count reads the times of the instance before as its last.
+#[test]
+fn lc_066_a_restart_counts_once_it_runs() {
+    let mut pod = Script::pod("app app");
+    pod.begin().exits("app", 1).exits("app", 1);
+    let before = shown(&pod, "app");
+    assert_eq!(before.restart_count, 1);
+    let mut next = pod.world.seen.instances[0].clone();
+    (next.id, next.attempt, next.state) = ("podium://app-9".into(), 2, InstanceState::Created);
+    pod.world.seen.instances.insert(0, next);
+    pod.observe();
+    let made = shown(&pod, "app");
+    assert_eq!((made.restart_count, &made.container_id, &made.last_state), (1, &before.container_id, &before.last_state));
+    assert_eq!(made.state, before.state);
+    pod.world.seen.instances[0].state = InstanceState::Running { started_at: pod.now().wall };
+    pod.observe();
+    assert_eq!(shown(&pod, "app").restart_count, 2);
+}
+
 /// LC-079: an init container is ready once it succeeded.
 #[test]
 fn lc_078_lc_079_who_is_ready_when() {
