@@ -126,7 +126,7 @@ impl Images {
         unpacked: &dyn Fn(&str),
     ) -> Result<Vec<cri::Image>, ImageError> {
         let lock = self.index.lock()?;
-        let sizes = self.unpack_layers(incoming, unpacked, &lock).inspect_err(|_| {
+        let sizes = self.unpack_layers(incoming, origin, unpacked, &lock).inspect_err(|_| {
             // A hostile layer may have filled the disk.
             if let Err(error) = self.empty_scratch(&lock) {
                 tracing::warn!(%error, "half-unpacked layers stay until the next try");
@@ -216,10 +216,12 @@ impl Images {
     fn unpack_layers(
         &self,
         incoming: &[Incoming],
+        origin: &Origin,
         done: &dyn Fn(&str),
         lock: &WriteLock,
     ) -> Result<Vec<(String, LayerSize)>, ImageError> {
         self.empty_scratch(lock)?;
+        let index = self.index.current()?;
         let mut bytes_left = self.limits.import_bytes_max;
         let mut unpacked: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut sizes = Vec::new();
@@ -229,7 +231,11 @@ impl Images {
             if is_here {
                 // Who brings a layer that others have must bring all of it:
                 // its digest alone gives nobody what is in it.
-                content.iter().try_for_each(|content| self.verify_layer(diff_id, content.clone()))?;
+                match content {
+                    Some(content) => self.verify_layer(diff_id, content.clone())?,
+                    None if index.is_given(diff_id, origin) => {}
+                    None => return Err(ImageError::LayerVanished),
+                }
                 done(diff_id);
                 continue;
             }
