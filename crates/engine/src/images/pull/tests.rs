@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::images::RegistryConfig;
-use crate::images::registry::Patience;
 use crate::images::archive::Archive;
 use crate::images::limits::LIMITS;
+use crate::images::registry::Patience;
 use crate::images::testing::{TestTar, docker_archive, gzip, root_or_return};
 
 use server::{Asked, INDEX, MANIFEST, Reply, Server, Then};
@@ -681,7 +681,11 @@ fn a_layer_that_was_not_brought_is_taken_only_for_who_may_have_it() {
     root_or_return!();
     let (store, secret) = (Store::new(), layer("secret"));
     let origin = |name: &str| Origin::Registry { repository: name.into(), is_public: false };
-    let archive = Archive::spool(&docker_archive(&["r.example/app:v1"], std::slice::from_ref(&secret))[..], &store.images.root.join("tmp"), &LIMITS);
+    let archive = Archive::spool(
+        &docker_archive(&["r.example/app:v1"], std::slice::from_ref(&secret))[..],
+        &store.images.root.join("tmp"),
+        &LIMITS,
+    );
     let mut incoming = archive.unwrap().images().unwrap();
     store.images.take_in(&incoming, &origin("r.example/app"), &|_| ()).unwrap();
     incoming[0].layers[0].1 = None;
