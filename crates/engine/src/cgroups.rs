@@ -5,16 +5,20 @@
 //! and removes them.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
 use ambient::Timestamp;
 use cri::{Resources, Usage};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
 use shim::crash;
 use shim::wire;
+use trees::{Ladder, Resume, Walk};
 
 mod filter;
 mod limits;
@@ -136,6 +140,22 @@ impl Cgroups {
         match &self.layout {
             Layout::V1(_) => limits::set_v1(|name| self.controller(name, path), resources),
             Layout::V2 { root, .. } => limits::set_v2(&root.join(path), resources),
+        }
+    }
+
+    /// The same for a pod in which some containers have `ended`.
+    pub(crate) fn limit_pod(
+        &self,
+        path: &Path,
+        resources: &Resources,
+        ended: impl Fn(&OsStr) -> bool,
+    ) -> io::Result<()> {
+        match (self.limit(path, resources), self.controller("cpu", path)) {
+            (Err(error), Some(cpu)) if error.kind() == io::ErrorKind::InvalidInput => {
+                limits::lift_quotas_v1(&cpu, ended);
+                self.limit(path, resources)
+            }
+            (result, _) => result,
         }
     }
 
@@ -262,15 +282,33 @@ fn make(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Children first: a cgroup with children cannot go.
+/// Children first: a cgroup with children cannot go. Who may make cgroups may
+/// nest them deeper than any path is long.
 fn remove_tree(dir: &Path) -> io::Result<()> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
+    let mut walk = match Ladder::at(dir) {
+        Ok(top) => Walk::new(top),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
-        remove_tree(&entry.path())?;
+    let mut left = None;
+    loop {
+        match walk.next_entry()? {
+            Some(entry) if entry.is_directory() => {
+                let place = Some((walk.depth(), entry.name.clone()));
+                match rustix::fs::unlinkat(walk.here(), &entry.name, AtFlags::REMOVEDIR) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    // It has children, unless those are gone by now: then it has processes.
+                    Err(Errno::BUSY | Errno::NOTEMPTY) if left != place => {
+                        walk.enter(&entry, Resume::Again)?;
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+                left = place;
+            }
+            Some(_) => {}
+            None if walk.leave()? => {}
+            None => break,
+        }
     }
     match fs::remove_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -278,10 +316,24 @@ fn remove_tree(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// Of the cgroup and those below it; none if it is gone.
 fn pids(dir: &Path) -> Vec<i32> {
-    let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-    let mut pids: Vec<i32> = listed.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid > 0).collect();
-    pids.extend(children(dir).iter().flat_map(|child| self::pids(child)));
+    let mut pids = Vec::new();
+    let Ok(top) = Ladder::at(dir) else { return pids };
+    let walked = trees::each(top, |here, entry| {
+        if entry.name.to_bytes() == b"cgroup.procs" {
+            let mut listed = String::new();
+            // It may go while we look.
+            if let Ok(file) = rustix::fs::openat(here, &entry.name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()) {
+                let _ = File::from(file).read_to_string(&mut listed);
+            }
+            pids.extend(listed.lines().filter_map(|line| line.parse::<i32>().ok()).filter(|pid| *pid > 0));
+        }
+        Ok(())
+    });
+    if let Err(error) = walked {
+        tracing::debug!(%error, cgroup = %dir.display(), "not all processes were found");
+    }
     pids
 }
 

@@ -1,17 +1,19 @@
 //! The verbs on containers: create, start, stop, remove.
 
 use std::fs::{self, DirBuilder};
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cri::{ContainerConfig, ContainerId, CriError, IdRange, SandboxId, SandboxState};
-use rustix::fs::{Mode, OFlags, ResolveFlags};
 use shim::crash;
 use shim::record;
 use shim::wire::{self, Exit, Reply, Request};
 
+use crate::anonymous::{AnonymousVolume, anonymous_volumes};
 use crate::cgroups::Devices;
 use crate::engine::{Inner, blocking, image_refusal};
 use crate::images::{Hold, ImageError, Images};
@@ -20,9 +22,9 @@ use crate::launch::Program;
 use crate::records::{self, ContainerRecord, SandboxRecord};
 use crate::rootfs::Snapshots;
 use crate::sandbox::remove_dir;
-use crate::shim_client::{Shim, TOO_OLD};
+use crate::shim_client::Shim;
 use crate::table::{ContainerEntry, Stage};
-use crate::{devices, etc, launch, rootfs, seccomp};
+use crate::{devices, etc, gates, launch, rootfs, seccomp};
 
 impl Inner {
     pub(crate) async fn create_container(
@@ -36,12 +38,15 @@ impl Inner {
             return Err(CriError::Invalid(format!("log path {:?} is not a plain relative path", config.log_path)));
         }
         // Until it is recorded, nobody else knows that the layers are needed.
-        let hold = Arc::new(self.hold_layers().await?);
+        let hold = self.hold_layers().await?;
         let resolved = self.images.resolve(&config.image).map_err(|error| image_refusal(&error))?;
         let resolved = resolved.ok_or_else(|| CriError::NotFound { what: "image", id: config.image.clone() })?;
-        let program = launch::program(&config, &resolved.config, &parent.hostname)?;
+        let mut program = launch::program(&config, &resolved.config, &parent.hostname)?;
+        program.user = gates::user(program.user, parent.shim_version)?;
         let seccomp = seccomp::wanted(&config.security).await?;
-        let labels = labels_for(&parent, &config)?;
+        let labels = Modules::of_node().wanted(&config.security)?;
+        gates::check(&config, &labels, parent.shim_version)?;
+        gates::check_labels(&labels, self.snapshots)?;
         let id = ContainerId(self.ids.hex64());
         let mut record = ContainerRecord::of(id.clone(), &parent, &config, self.clock.now().wall);
         record.image_ref = resolved.image.repo_digests.first().unwrap_or(&resolved.image.id).clone();
@@ -49,26 +54,14 @@ impl Inner {
         record.stop_signal = program.stop_signal;
         (record.stdin, record.tty) = (config.stdin, config.tty);
         record.input_stays = config.tty || !config.stdin_once;
-        if (config.stdin || config.tty) && parent.shim_version < wire::STREAMS_SINCE {
-            return Err(CriError::Failed(format!("failed to create container with stdin or tty: {TOO_OLD}")));
-        }
-        if !launch::is_plain(&config) && parent.shim_version < wire::CONFINEMENT_SINCE {
-            return Err(CriError::Failed(format!("failed to create container with subPath or devices: {TOO_OLD}")));
-        }
-        if !launch::is_known_of_old(&config) && parent.shim_version < wire::ISOLATION_SINCE {
-            return Err(CriError::Failed(format!("failed to create container with mountPropagation: {TOO_OLD}")));
-        }
         if parent.config.user_namespace.is_some() {
             launch::check_own_users(&config)?;
-        }
-        if config.security.pid_of.is_some() && parent.shim_version < wire::TARGET_SINCE {
-            return Err(CriError::Failed(format!("failed to create container with a target container: {TOO_OLD}")));
         }
         record.layers = resolved.layers;
         self.images.mark_used(&resolved.image.id);
         let images = self.image_volumes(&mut record)?;
-        let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config);
-        let furnishing = Furnishing { volumes, images, hold: hold.clone() };
+        let volumes = anonymous_volumes(&self.dirs.container(sandbox, &id), &resolved.config.volumes, &config.mounts);
+        let furnishing = Furnishing { volumes, images };
         let spec = wire::ContainerSpec { seccomp, ..self.spec(&parent, &record, &config, program, &furnishing)? };
         let spec = launch::labelled(spec, labels);
         if let Err(error) = self.make_container(&shim, spec, &config, (record.clone(), hold), furnishing).await {
@@ -109,7 +102,9 @@ impl Inner {
             let part = mount.sub_path.clone();
             found.push(ImageVolume { number, place, part, layers: resolved.layers });
         }
-        record.volume_layers = found.iter().map(|volume| vec![volume.place.clone()]).collect();
+        // What it is, and what it is made of.
+        let stands_on = |volume: &ImageVolume| [slice::from_ref(&volume.place), &volume.layers].concat();
+        record.volume_layers = found.iter().map(stands_on).collect();
         Ok(found)
     }
 
@@ -219,7 +214,7 @@ impl Inner {
         shim: &Shim,
         spec: wire::ContainerSpec,
         config: &ContainerConfig,
-        (record, hold): (ContainerRecord, Arc<Hold>),
+        (record, hold): (ContainerRecord, Hold),
         furnishing: Furnishing,
     ) -> Result<(), CriError> {
         let failed = |what: &str, error: std::io::Error| CriError::Failed(format!("{what}: {error}"));
@@ -228,31 +223,47 @@ impl Inner {
         } else {
             Devices::Standard(spec.devices.iter().map(devices::rule).collect())
         };
-        let (inner, dir, log) = (self.clone(), spec.dir.clone(), spec.log.clone());
-        let (cgroup, resources) = (relative(&spec.cgroup.path), config.resources.clone());
+        let (dir, log, containers) = (spec.dir.clone(), spec.log.clone(), self.dirs.containers(&record.sandbox));
         let layers = record.layers.clone();
-        let users = self.table().sandboxes.get(&record.sandbox).and_then(|entry| entry.record.config.user_namespace);
-        let prepared = blocking(move || {
+        let (users, version) = {
+            let table = self.table();
+            let sandbox = table.sandboxes.get(&record.sandbox).map(|entry| &entry.record);
+            (sandbox.and_then(|it| it.config.user_namespace), sandbox.map_or(wire::VERSION, |it| it.shim_version))
+        };
+        let parts = gates::fixed_parts(&spec, version);
+        let copies = self.snapshots == Snapshots::Copy || !furnishing.is_empty();
+        let directories = blocking(move || {
             prepare_dirs(&dir, &log)?;
             crash::point("container.directories");
+            let mut recording = Recording { dir, containers, unwritten: Some((record, hold)) };
+            // An image may be large, and nobody who cleans up waits for its copies.
+            if copies { recording.write().map(|()| recording) } else { Ok(recording) }
+        });
+        let unprepared = |error| failed("failed to prepare container", error);
+        let mut recording = directories.await?.map_err(unprepared)?;
+        self.prepare_image_volumes(furnishing.images).await?.map_err(unprepared)?;
+        let (inner, dir) = (self.clone(), spec.dir.clone());
+        let (cgroup, resources) = (relative(&spec.cgroup.path), config.resources.clone());
+        let prepared = blocking(move || {
+            let budget = || inner.images.budget(&layers, &dir).map_err(io::Error::other);
             if inner.snapshots == Snapshots::Copy {
-                rootfs::copy::copy_layers(&layers, &dir.join("upper"))?;
+                rootfs::copy::copy_layers(&layers, &dir.join("upper"), &mut budget()?)?;
             } else if let Some(IdRange { first, .. }) = users {
                 // Whose the container's `/` is; a copy is shown to them as a whole.
                 std::os::unix::fs::chown(dir.join("upper"), Some(first), Some(first))?;
             }
-            furnishing.volumes.iter().try_for_each(|volume| volume.fill(&layers))?;
-            furnishing.images.iter().try_for_each(|volume| volume.prepare(&inner.images, &furnishing.hold))?;
+            if !furnishing.volumes.is_empty() {
+                let mut budget = budget()?;
+                furnishing.volumes.iter().try_for_each(|volume| volume.fill(&layers, &mut budget))?;
+            }
+            parts.iter().try_for_each(|(volume, part)| gates::has_part(volume, part))?;
             inner.cgroups.create(&cgroup, &resources, devices)
         });
-        prepared.await?.map_err(|error| failed("failed to prepare container", error))?;
+        prepared.await?.map_err(unprepared)?;
         crash::point("container.prepared");
-        let (dir, containers) = (spec.dir.clone(), self.dirs.containers(&record.sandbox));
         let recorded = blocking(move || {
-            record::write(&dir, records::CONTAINER, &record)?;
-            // Whoever cleans up knows now, however long the making takes.
-            drop(hold);
-            record::sync_dir(&containers)
+            recording.write()?;
+            record::sync_dir(&recording.containers)
         });
         let making = async {
             let made = shim.call(Request::Create(Box::new(spec))).await;
@@ -265,6 +276,21 @@ impl Inner {
             other => other,
         })?;
         recorded?.map_err(|error| failed("failed to record container", error))
+    }
+
+    /// Others may want the same image: whoever comes first makes it whole.
+    async fn prepare_image_volumes(self: &Arc<Self>, volumes: Vec<ImageVolume>) -> Result<io::Result<()>, CriError> {
+        for volume in volumes.into_iter().map(Arc::new) {
+            loop {
+                let (inner, volume) = (self.clone(), volume.clone());
+                match blocking(move || volume.prepare(&inner.images)).await? {
+                    Ok(true) => break,
+                    Ok(false) => tokio::time::sleep(MERGE_LOOK).await,
+                    Err(error) => return Ok(Err(error)),
+                }
+            }
+        }
+        Ok(Ok(()))
     }
 
     pub(crate) async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
@@ -383,24 +409,31 @@ impl Inner {
     }
 }
 
-/// What security modules shall know it by.
-fn labels_for(sandbox: &SandboxRecord, config: &ContainerConfig) -> Result<wire::Labels, CriError> {
-    let labels = Modules::of_node().wanted(&config.security)?;
-    if labels != wire::Labels::default() && sandbox.shim_version < wire::LABELS_SINCE {
-        return Err(CriError::Failed(format!("failed to create container with AppArmor or SELinux: {TOO_OLD}")));
+/// Tells those who clean up what a container stands on.
+struct Recording {
+    dir: PathBuf,
+    containers: PathBuf,
+    /// Until it is on disk, nobody may clean up.
+    unwritten: Option<(ContainerRecord, Hold)>,
+}
+
+impl Recording {
+    fn write(&mut self) -> io::Result<()> {
+        self.unwritten.take().map_or(Ok(()), |(record, _hold)| record::write(&self.dir, records::CONTAINER, &record))
     }
-    Ok(labels)
 }
 
 /// What has to be there before a container is made.
 struct Furnishing {
     volumes: Vec<AnonymousVolume>,
     images: Vec<ImageVolume>,
-    /// Until the container is recorded, nobody else knows that the layers are needed.
-    hold: Arc<Hold>,
 }
 
 impl Furnishing {
+    fn is_empty(&self) -> bool {
+        self.volumes.is_empty() && self.images.is_empty()
+    }
+
     /// A mount of the configuration: one of an image is of its place, and
     /// never written to.
     fn show(&self, number: usize, bind: wire::BindMount) -> wire::BindMount {
@@ -424,55 +457,19 @@ struct ImageVolume {
 
 impl ImageVolume {
     /// One layer is shown as it is; several have to be one directory first,
-    /// which all containers share.
-    fn prepare(&self, images: &Images, hold: &Hold) -> std::io::Result<()> {
-        images.merge(&self.place, &self.layers, hold).map_err(std::io::Error::other)?;
+    /// which all containers share. False: it is being made for another.
+    fn prepare(&self, images: &Images) -> std::io::Result<bool> {
+        if !images.merge(&self.place, &self.layers).map_err(std::io::Error::other)? {
+            return Ok(false);
+        }
         // Nothing is made in an image, also not by monitors that would.
-        let Some(part) = &self.part else { return Ok(()) };
-        let whole = fs::File::open(&self.place)?;
-        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        rustix::fs::openat2(&whole, part, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), inside).map_err(|error| {
-            let error = std::io::Error::from(error);
-            std::io::Error::new(error.kind(), format!("subPath {part:?} of image volume: {error}"))
-        })?;
-        Ok(())
+        self.part.as_ref().map_or(Ok(()), |part| gates::has_part(&self.place, part))?;
+        Ok(true)
     }
 }
 
-/// A directory of the container's own at a path the image declares a volume,
-/// gone with the container.
-struct AnonymousVolume {
-    source: PathBuf,
-    destination: PathBuf,
-}
-
-/// Those the pod does not mount something at itself. The image's word only
-/// chooses where inside the container (CVE-2022-23648).
-fn anonymous_volumes(dir: &Path, declared: &[String], config: &ContainerConfig) -> Vec<AnonymousVolume> {
-    let taken = |inner: &Path| config.mounts.iter().any(|mount| rootfs::copy::inside(&mount.container_path) == inner);
-    let mut inner: Vec<PathBuf> = declared.iter().map(|path| rootfs::copy::inside(Path::new(path))).collect();
-    // Parents before what lies in them.
-    inner.sort();
-    inner.dedup();
-    inner.retain(|path| !path.as_os_str().is_empty() && !taken(path));
-    let place = |(number, inner): (usize, PathBuf)| AnonymousVolume {
-        source: dir.join("volumes").join(number.to_string()),
-        destination: Path::new("/").join(inner),
-    };
-    inner.into_iter().take(VOLUMES_MAX).enumerate().map(place).collect()
-}
-
-impl AnonymousVolume {
-    /// With what the image has at its place.
-    fn fill(&self, layers: &[PathBuf]) -> std::io::Result<()> {
-        fs::create_dir_all(&self.source)?;
-        fs::set_permissions(&self.source, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-        rootfs::copy::copy_directory(layers, &rootfs::copy::inside(&self.destination), &self.source)
-    }
-}
-
-/// Volumes one image may declare; real ones have a handful.
-const VOLUMES_MAX: usize = 128;
+/// How often we look whether an image volume has been made for another.
+const MERGE_LOOK: Duration = Duration::from_millis(20);
 
 fn prepare_dirs(dir: &Path, log: &Path) -> std::io::Result<()> {
     DirBuilder::new().mode(0o700).create(dir)?;

@@ -311,22 +311,33 @@ impl Runtime for Engine {
 
     async fn remove_image(&self, reference: &str) -> Result<(), CriError> {
         let (inner, reference) = (self.inner.clone(), reference.to_owned());
-        let removed = blocking(move || {
-            inner.images.remove(&reference)?;
-            let in_use = || {
+        let removed = blocking(move || inner.images.remove(&reference));
+        removed.await?.map_err(|error| image_refusal(&error))?;
+        for _ in 0..SWEEP_TRIES_MAX {
+            let inner = self.inner.clone();
+            let swept = blocking(move || {
                 // By their records: one that is still being made is in no table.
                 let root = inner.dirs.sandboxes().parent().unwrap_or(Path::new("/"));
-                Ok(layers_in_use(root)?.into_iter().flatten().collect())
-            };
-            inner.images.sweep(in_use)
-        });
-        removed.await?.map(|_| ()).map_err(|error| image_refusal(&error))
+                inner.images.try_sweep(|| Ok(layers_in_use(root)?.into_iter().flatten().collect()))
+            });
+            if swept.await?.map_err(|error| image_refusal(&error))?.is_some() {
+                return Ok(());
+            }
+            tokio::time::sleep(SWEEP_PAUSE).await;
+        }
+        tracing::warn!("containers are being made all the time: layers that nobody needs stay until an image goes");
+        Ok(())
     }
 
     async fn image_fs(&self) -> Result<ImageFs, CriError> {
         self.inner.images.file_system().map_err(|error| image_refusal(&error))
     }
 }
+
+/// For so long somebody may be between looking an image up and noting that it
+/// is needed, which takes milliseconds.
+const SWEEP_TRIES_MAX: usize = 500;
+const SWEEP_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where the agent acts differently on a refusal, it has a kind of its own
 /// (LC-181). A registry that cannot be reached has none: containerd tells it

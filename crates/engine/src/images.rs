@@ -7,13 +7,14 @@
 //!
 //! ```text
 //! <root>/index.json            references, ids, configurations
-//! <root>/lock                  held by whoever writes
+//! <root>/lock                  held by whoever changes the index or the layers, never while strangers decide how long
 //! <root>/holds                 shared by those who build on layers, exclusive to those who delete them
 //! <root>/layers/<hex digest>/  one unpacked layer, complete and never changed
 //! <root>/downloads/<hex>       layers being fetched, each locked by its fetcher; resumed by the next pull
 //! <root>/used/<hex id>         its time says when the image was last used
 //! <root>/merged/<hex id>/      an image of several layers as one directory, for volumes
-//! <root>/tmp/                  layers being unpacked; emptied by the next writer
+//! <root>/merging/<hex id>/     one that is being made, locked by its maker
+//! <root>/tmp/<name>/           layers being unpacked or removed, locked by who does; others are left over, and go
 //! ```
 //!
 //! Everything here blocks on files: async callers use `spawn_blocking`, except
@@ -34,12 +35,13 @@ mod pull;
 mod read;
 mod reference;
 mod registry;
+mod scratch;
 mod tarball;
 #[cfg(test)]
 pub(crate) mod testing;
 mod usage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -53,14 +55,17 @@ pub use usage::{Hold, StoredImage};
 
 use shim::crash;
 
+use crate::rootfs::copy::free_bytes;
+
 use archive::Archive;
 use flights::Flights;
 use incoming::Incoming;
 use index::{Index, IndexFile, LayerSize, Origin, Record, WriteLock, sync_directory};
-use limits::{DISK_RESERVE_BYTES_MAX, LIMITS, Limits};
-use read::{Hashing, Limited, Slice, decompress, read_error};
+use limits::{LIMITS, Limits};
+use read::{Hashing, Limited, Sharing, Slice, decompress, read_error};
 use reference::{Reference, is_digest, is_hex, is_hex64};
 use registry::{Names, PATIENCE, Patience};
+use scratch::Scratch;
 
 /// One node's store. Several processes may have it open; each sees what the
 /// others did.
@@ -115,7 +120,9 @@ impl Images {
             incoming.iter_mut().for_each(|image| image.names = vec![tag.clone()]);
         }
 
-        self.take_in(&incoming, &Origin::Archive, &|_| ())
+        let take_in = || self.take_in(&incoming, &Origin::Archive, &|_| ());
+        // Something may be collected while we look: then all of it is unpacked.
+        take_in().or_else(|error| if matches!(error, ImageError::LayerVanished) { take_in() } else { Err(error) })
     }
 
     /// Durable when it returns; after a failure all is as it was.
@@ -125,15 +132,14 @@ impl Images {
         origin: &Origin,
         unpacked: &dyn Fn(&str),
     ) -> Result<Vec<cri::Image>, ImageError> {
+        self.empty_scratch()?;
+        let scratch = self.scratch()?;
+        let sizes = self.unpack_layers(incoming, &scratch, unpacked)?;
         let lock = self.index.lock()?;
-        let sizes = self.unpack_layers(incoming, unpacked, &lock).inspect_err(|_| {
-            // A hostile layer may have filled the disk.
-            if let Err(error) = self.empty_scratch(&lock) {
-                tracing::warn!(%error, "half-unpacked layers stay until the next try");
-            }
-        })?;
-        crash::point("images.unpacked");
         let mut index = Index::clone(&*self.index.current()?);
+        let known = |diff_id: &str| sizes.contains_key(diff_id) || index.is_given(diff_id, origin);
+        self.place_layers(incoming, &scratch, known, &lock)?;
+        crash::point("images.unpacked");
         index.layers.extend(sizes);
         for image in incoming {
             index.insert(&image.id, record(image));
@@ -211,53 +217,73 @@ impl Images {
         self.index.replace(&index, &lock)
     }
 
-    /// Unpacks what is not here yet. First all of them into scratch, then one
-    /// flush for all, then the renames that make them count.
+    /// Unpacks what is not here yet, where nobody else looks; one flush for all.
+    /// Whoever made the layers decides how long this takes, so others are not
+    /// kept from the store meanwhile.
     fn unpack_layers(
         &self,
         incoming: &[Incoming],
+        scratch: &Scratch,
         done: &dyn Fn(&str),
-        lock: &WriteLock,
-    ) -> Result<Vec<(String, LayerSize)>, ImageError> {
-        self.empty_scratch(lock)?;
+    ) -> Result<BTreeMap<String, LayerSize>, ImageError> {
         let mut bytes_left = self.limits.import_bytes_max;
-        let mut unpacked: Vec<(PathBuf, PathBuf)> = Vec::new();
-        let mut sizes = Vec::new();
+        let mut unpacked = BTreeMap::new();
         for (diff_id, content) in incoming.iter().flat_map(|image| &image.layers) {
-            let target = self.layer_path(diff_id);
-            let is_here = target.exists() || unpacked.iter().any(|(_, other)| *other == target);
-            if is_here {
+            let is_here = self.layer_path(diff_id).exists() || unpacked.contains_key(diff_id);
+            match content {
                 // Who brings a layer that others have must bring all of it:
                 // its digest alone gives nobody what is in it.
-                content.iter().try_for_each(|content| self.verify_layer(diff_id, content.clone()))?;
-                done(diff_id);
-                continue;
+                Some(content) if is_here => self.verify_layer(diff_id, content.clone())?,
+                Some(content) => {
+                    let place = in_scratch(scratch, diff_id);
+                    fs::DirBuilder::new().mode(0o755).create(&place).map_err(io_at(&place))?;
+                    // Whatever the umask said: containers see this mode on their root.
+                    fs::set_permissions(&place, fs::Permissions::from_mode(0o755)).map_err(io_at(&place))?;
+                    crash::point("images.scratch");
+                    let size = self.unpack_layer(diff_id, content.clone(), &place, bytes_left)?;
+                    crash::point("images.layer");
+                    bytes_left = bytes_left.saturating_sub(size.bytes);
+                    unpacked.insert(diff_id.clone(), size);
+                }
+                // Whether it may be had is seen with the lock.
+                None => {}
             }
-            let content = content.clone().ok_or(ImageError::LayerVanished)?;
-            let scratch = self.root.join("tmp").join(target.file_name().unwrap_or_default());
-            fs::DirBuilder::new().mode(0o755).create(&scratch).map_err(io_at(&scratch))?;
-            // Whatever the umask said: containers see this mode on their root.
-            fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755)).map_err(io_at(&scratch))?;
-            crash::point("images.scratch");
-            let size = self.unpack_layer(diff_id, content, &scratch, bytes_left)?;
-            crash::point("images.layer");
-            bytes_left = bytes_left.saturating_sub(size.bytes);
-            unpacked.push((scratch, target));
-            sizes.push((diff_id.clone(), size));
             done(diff_id);
         }
-        if unpacked.is_empty() {
-            return Ok(sizes);
+        if !unpacked.is_empty() {
+            let directory = fs::File::open(scratch.path()).map_err(io_at(scratch.path()))?;
+            rustix::fs::syncfs(&directory).map_err(io_at(scratch.path()))?;
         }
+        Ok(unpacked)
+    }
+
+    /// The renames that make layers count. Others may have brought the same
+    /// meanwhile, or collected what was here. One that was not brought has to
+    /// be `known` to those who want it.
+    fn place_layers(
+        &self,
+        incoming: &[Incoming],
+        scratch: &Scratch,
+        known: impl Fn(&str) -> bool,
+        _lock: &WriteLock,
+    ) -> Result<(), ImageError> {
         let layers = self.root.join("layers");
-        let directory = fs::File::open(&layers).map_err(io_at(&layers))?;
-        rustix::fs::syncfs(&directory).map_err(io_at(&layers))?;
-        for (scratch, target) in unpacked {
-            fs::rename(&scratch, &target).map_err(io_at(&target))?;
-            crash::point("images.renamed");
+        let mut is_changed = false;
+        for (diff_id, content) in incoming.iter().flat_map(|image| &image.layers) {
+            let (place, target) = (in_scratch(scratch, diff_id), self.layer_path(diff_id));
+            if content.is_none() && !known(diff_id) {
+                return Err(ImageError::LayerVanished);
+            }
+            if !target.exists() {
+                if !place.exists() {
+                    return Err(ImageError::LayerVanished);
+                }
+                fs::rename(&place, &target).map_err(io_at(&target))?;
+                is_changed = true;
+                crash::point("images.renamed");
+            }
         }
-        sync_directory(&layers).map_err(io_at(&layers))?;
-        Ok(sizes)
+        if is_changed { sync_directory(&layers).map_err(io_at(&layers)) } else { Ok(()) }
     }
 
     /// Unpacks one layer and checks that it is the one the image means.
@@ -272,6 +298,8 @@ impl Images {
         let layer = Limited::new(decompress(content)?, "image layer", self.limits.layer_bytes_max);
         let layer = Limited::new(layer, "image", bytes_left);
         let layer = Limited::new(layer, DISK, free);
+        // Others write at the same time.
+        let layer = Sharing::new(layer, DISK, || self.free_bytes().map_err(io::Error::other));
         let (layer, inodes) =
             layer::unpack(Hashing::new(layer), scratch, &self.limits).map_err(|err| self.name_the_disk(err))?;
         let (actual, bytes) =
@@ -289,9 +317,7 @@ impl Images {
 
     /// What images may still take of the filesystem they are on.
     fn free_bytes(&self) -> Result<u64, ImageError> {
-        let disk = rustix::fs::statvfs(&self.root).map_err(io_at(&self.root))?;
-        let reserve = (disk.f_blocks * disk.f_frsize / 20).min(DISK_RESERVE_BYTES_MAX);
-        Ok((disk.f_bavail * disk.f_frsize).saturating_sub(reserve))
+        free_bytes(&self.root).map_err(io_at(&self.root))
     }
 
     fn name_the_disk(&self, err: ImageError) -> ImageError {
@@ -301,17 +327,24 @@ impl Images {
         }
     }
 
-    /// What a writer left behind that was killed.
-    fn empty_scratch(&self, _lock: &WriteLock) -> Result<(), ImageError> {
-        for leftover in children(&self.root.join("tmp"))? {
-            trees::remove(&leftover).map_err(ImageError::io(leftover.display().to_string()))?;
-        }
-        Ok(())
+    fn scratch(&self) -> Result<Scratch, ImageError> {
+        let place = self.root.join("tmp");
+        Scratch::new(&place).map_err(io_at(&place))
+    }
+
+    /// What those left behind who were killed.
+    fn empty_scratch(&self) -> Result<(), ImageError> {
+        let place = self.root.join("tmp");
+        scratch::clear(&place).map_err(io_at(&place))
     }
 
     fn layer_path(&self, digest: &str) -> PathBuf {
         self.root.join("layers").join(digest.trim_start_matches("sha256:"))
     }
+}
+
+fn in_scratch(scratch: &Scratch, digest: &str) -> PathBuf {
+    scratch.path().join(digest.trim_start_matches("sha256:"))
 }
 
 fn is_it(diff_id: &str, actual: String) -> Result<(), ImageError> {

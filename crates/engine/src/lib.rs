@@ -19,6 +19,7 @@
 //! # }
 //! ```
 
+mod anonymous;
 mod cgroups;
 mod config;
 mod container;
@@ -27,6 +28,7 @@ mod engine;
 mod etc;
 mod exec;
 mod forward;
+mod gates;
 mod labels;
 mod launch;
 mod line;

@@ -15,8 +15,9 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 
 use crate::config::{EngineError, io_at};
-use crate::engine::Inner;
+use crate::engine::{Inner, blocking};
 use crate::records::{self, ContainerRecord, SandboxRecord};
+use crate::remains;
 use crate::shim_client::{self, Shim};
 use crate::table::{ContainerEntry, SandboxEntry, Stage, Table};
 
@@ -46,14 +47,33 @@ impl Inner {
             tracing::warn!(sandboxes = settling.len(), "sandboxes whose monitors do not answer yet are taken up later");
             settling.detach_all();
         }
-        for id in unfinished.into_iter().map(SandboxId) {
-            tracing::warn!(sandbox = %id, "removing a sandbox that was never finished");
-            self.unmake_sandbox(&id, None).await;
-        }
+        self.clear_unfinished(unfinished.into_iter().map(SandboxId).collect()).await;
         self.clear_stray_cgroups().await;
         let known: Vec<SandboxId> = self.connected_sandboxes();
         self.network.reconcile(&known).await.map_err(EngineError::Network)?;
         self.publish_ports().await.map_err(EngineError::Network)
+    }
+
+    /// Sandboxes that nobody knows of any more. Their monitors are not asked: no
+    /// record says which process one is, and one that is stuck would stay.
+    async fn clear_unfinished(self: &Arc<Self>, unfinished: BTreeSet<SandboxId>) {
+        let mut clearing = JoinSet::new();
+        for id in unfinished {
+            tracing::warn!(sandbox = %id, "removing a sandbox that was never finished");
+            let inner = self.clone();
+            clearing.spawn(async move {
+                let run = inner.dirs.run(&id);
+                if let Ok(monitors @ 1..) = blocking(move || remains::kill_monitors(&run)).await {
+                    tracing::warn!(sandbox = %id, monitors, "killed a monitor process that nobody knew of");
+                }
+                inner.unmake_sandbox(&id, None).await;
+            });
+        }
+        let all = async { while clearing.join_next().await.is_some() {} };
+        if tokio::time::timeout(SETTLE_WAIT, all).await.is_err() {
+            tracing::warn!(sandboxes = clearing.len(), "unfinished sandboxes are still being removed");
+            clearing.detach_all();
+        }
     }
 
     /// What was begun for a sandbox or a container that was never recorded.
@@ -89,8 +109,9 @@ impl Inner {
             // What has no exit record lost its monitor, and was not told of it by this engine.
             self.end_lost(&id);
         }
-        let shim = was_ready.then(|| shim_client::reconnect(&self.dirs.run(&id)));
-        let shim = shim.and_then(|stream| stream.and_then(|stream| self.listen(&id, stream)).ok());
+        let stream = was_ready.then(|| shim_client::reconnect(&self.dirs.run(&id)));
+        let is_busy = matches!(&stream, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+        let shim = stream.and_then(|stream| stream.and_then(|stream| self.listen(&id, stream)).ok());
         // Connected first, so that no exit falls between the question and the answer.
         if let Some(entry) = self.table().sandboxes.get_mut(&id) {
             entry.shim = shim.clone();
@@ -99,6 +120,7 @@ impl Inner {
         settling.spawn(async move {
             match shim {
                 Some(shim) => inner.settle(&id, &shim).await,
+                None if is_busy => inner.await_monitor(&id).await,
                 None => {
                     match was_ready {
                         true => inner.lose(&id).await,
@@ -112,6 +134,24 @@ impl Inner {
             }
         });
         Ok(())
+    }
+
+    /// It takes no connections at the moment: slow, not gone.
+    async fn await_monitor(self: &Arc<Self>, id: &SandboxId) {
+        let stream = shim_client::reconnect_when_free(&self.dirs.run(id)).await;
+        let shim = stream.and_then(|stream| self.listen(id, stream));
+        let Some(gate) = self.gate(id) else { return };
+        let alone = gate.lock().await;
+        let is_ready = |entry: &SandboxEntry| entry.record.state == SandboxState::Ready && entry.shim.is_none();
+        if !self.table().sandboxes.get(id).is_some_and(is_ready) {
+            return;
+        }
+        let Ok(shim) = shim else { return self.lose(id).await };
+        if let Some(entry) = self.table().sandboxes.get_mut(id) {
+            entry.shim = Some(shim.clone());
+        }
+        drop(alone);
+        self.settle(id, &shim).await;
     }
 
     /// Learns what the shim has, whenever it answers. If it dies meanwhile, its
@@ -200,7 +240,7 @@ impl Inner {
         }
         for _ in 0..RECONNECTIONS_MAX {
             // The socket of a dead process refuses.
-            let stream = shim_client::reconnect(&self.dirs.run(id));
+            let stream = shim_client::reconnect_when_free(&self.dirs.run(id)).await;
             let Ok(shim) = stream.and_then(|stream| self.listen(id, stream)) else { break };
             if let Ok(Reply::State(states)) = shim.call(Request::State).await {
                 tracing::warn!(sandbox = %id, "the sandbox's monitor process had cut the connection; there is a new one");

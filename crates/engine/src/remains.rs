@@ -53,12 +53,30 @@ async fn clear_network(config: &Config) -> Result<(), EngineError> {
     let network = match PodNetwork::open(config) {
         Ok(network) => network,
         Err(error) => {
+            let network = config.root.join("network");
+            let connected = connected_by_plugins(&network);
             tracing::warn!(%error, "what is known of the pods' network cannot be read and is dropped");
-            remove_dir(&config.root.join("network"))?;
+            if !connected.is_empty() {
+                let containers = connected.join(" ");
+                tracing::warn!(
+                    containers,
+                    "CNI plugins are not told that these are gone: remove what they keep for them, such as addresses"
+                );
+            }
+            remove_dir(&network)?;
             PodNetwork::open(config).map_err(EngineError::Network)?
         }
     };
     network.destroy().await.map_err(EngineError::Network)
+}
+
+/// Ids of those that CNI plugins were asked to connect, by the names of their records.
+fn connected_by_plugins(network: &Path) -> Vec<String> {
+    let records = fs::read_dir(network.join("cni")).into_iter().flatten().flatten();
+    let mut ids: Vec<String> = records.filter_map(|record| Some(record.path().file_stem()?.to_str()?.into())).collect();
+    ids.sort();
+    ids.dedup();
+    ids
 }
 
 fn remove_dir(dir: &Path) -> Result<(), EngineError> {
@@ -67,7 +85,7 @@ fn remove_dir(dir: &Path) -> Result<(), EngineError> {
 
 /// Monitors say what they do in a file of their run directory, also when that
 /// was removed from under them. Returns how many there were.
-fn kill_monitors(runs: &Path) -> usize {
+pub(crate) fn kill_monitors(runs: &Path) -> usize {
     let of = |entry: fs::DirEntry| entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
     let pids = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(of);
     pids.filter(|pid| kill_if_monitor(*pid, runs).is_some()).count()
@@ -81,4 +99,20 @@ fn kill_if_monitor(pid: i32, runs: &Path) -> Option<()> {
     let log = fs::read_link(format!("/proc/{pid}/fd/2")).ok()?;
     (is_monitor && log.starts_with(runs)).then_some(())?;
     rustix::process::pidfd_send_signal(process, Signal::KILL).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_that_plugins_connected_are_named() {
+        let network = tempfile::tempdir().unwrap();
+        assert_eq!(connected_by_plugins(network.path()), Vec::<String>::new());
+        fs::create_dir(network.path().join("cni")).unwrap();
+        for name in ["b.json", "a.json", "a.request"] {
+            fs::write(network.path().join("cni").join(name), "damaged").unwrap();
+        }
+        assert_eq!(connected_by_plugins(network.path()), ["a", "b"]);
+    }
 }

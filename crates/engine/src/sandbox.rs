@@ -204,7 +204,7 @@ impl Inner {
             let mut ended = shim.call(Request::Shutdown).await;
             if ended.is_err()
                 && shim.is_lost()
-                && let Ok(stream) = shim_client::reconnect(&self.dirs.run(id))
+                && let Ok(stream) = shim_client::reconnect_when_free(&self.dirs.run(id)).await
                 && let Ok(again) = self.listen(id, stream)
             {
                 ended = again.call(Request::Shutdown).await;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cri::CriError;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use shim::crash;
 use shim::wire::{self, Call, Exit, Fault, Message, Reply, Request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -53,6 +54,9 @@ const CALLS_MAX: usize = 64;
 /// machine under heavy load may need seconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// How soon a shim that takes no connections is tried again.
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
+
 /// Said of a shim that does not know a request.
 pub(crate) const TOO_OLD: &str =
     "unsupported: the pod's monitor process was started by an earlier version, which cannot do this";
@@ -83,12 +87,36 @@ pub(crate) fn spawn(program: &SealedProgram, id: &str, run: &Path) -> io::Result
     }
     // Only so that it does not stay behind as a zombie; its connection tells when it is gone.
     tokio::spawn(async move { child.wait().await });
-    StdUnixStream::connect(through(&dir))
+    connect(&dir)
 }
 
-/// Connects to a shim that an earlier engine started; `Err` if it is gone.
+/// Connects to a shim that an earlier engine started; `Err` if it is gone, or
+/// (`WouldBlock`) if so many wait for it that nobody more can.
 pub(crate) fn reconnect(run: &Path) -> io::Result<StdUnixStream> {
-    StdUnixStream::connect(through(&File::open(run)?))
+    connect(&File::open(run)?)
+}
+
+/// The same, and waits for a place, as long as for an answer.
+pub(crate) async fn reconnect_when_free(run: &Path) -> io::Result<StdUnixStream> {
+    let attempts = async {
+        loop {
+            match reconnect(run) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(CONNECT_PAUSE).await,
+                outcome => return outcome,
+            }
+        }
+    };
+    let given_up = |_| io::Error::new(io::ErrorKind::TimedOut, "the sandbox's monitor process takes no connections");
+    tokio::time::timeout(ANSWER_TIMEOUT, attempts).await.map_err(given_up)?
+}
+
+/// Never waits for whoever listens.
+fn connect(dir: &File) -> io::Result<StdUnixStream> {
+    let address = SocketAddrUnix::new(through(dir))?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &address)?;
+    Ok(StdUnixStream::from(socket))
 }
 
 /// The socket by way of its directory's descriptor: the path of a socket is
@@ -237,5 +265,35 @@ fn absorb(buffer: &mut Vec<u8>, waiting: &mut BTreeMap<u64, oneshot::Sender<Repl
             Ok(None) => return true,
             Err(_) => return false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_on_a_thread_for_a_monitor_that_takes_no_connections() {
+        let run = tempfile::tempdir().unwrap();
+        let address = SocketAddrUnix::new(run.path().join(SOCKET)).unwrap();
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&socket, &address).unwrap();
+        rustix::net::listen(&socket, 1).unwrap();
+        let mut queued = Vec::new();
+        let refusal = loop {
+            match reconnect(run.path()) {
+                Ok(stream) => queued.push(stream),
+                Err(error) => break error,
+            }
+            assert!(queued.len() < 100, "the queue has no end");
+        };
+        assert_eq!(refusal.kind(), io::ErrorKind::WouldBlock);
+        // It goes on once there is a place.
+        let mut waiting = Box::pin(reconnect_when_free(run.path()));
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        drop(rustix::net::accept(&socket).unwrap());
+        waiting.await.unwrap();
+        drop(socket);
+        assert_eq!(reconnect_when_free(run.path()).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
     }
 }

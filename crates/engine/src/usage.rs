@@ -65,7 +65,10 @@ impl Inner {
         let updated = blocking(move || {
             record::write(&dir, records::SANDBOX, &record)?;
             crash::point("limits.sandbox-recorded");
-            inner.cgroups.limit(&cgroup, &resources)
+            inner.cgroups.limit_pod(&cgroup, &resources, |name| {
+                let id = ContainerId(name.to_string_lossy().into_owned());
+                inner.table().containers.get(&id).is_some_and(ContainerEntry::is_over)
+            })
         });
         updated.await?.map_err(|error| CriError::Failed(format!("failed to update sandbox {id}: {error}")))
     }

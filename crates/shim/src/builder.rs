@@ -28,6 +28,7 @@ use crate::furnish::{self, Furniture};
 use crate::inroot::Identity;
 use crate::processes::Processes;
 use crate::profile::Profile;
+use crate::slate::{SAID_BYTES_MAX, Slate};
 use crate::sys::mount::{self as mounts, Change, SAFE};
 use crate::users::Users;
 use crate::wire::{ContainerSpec, IdRange, PidNamespace};
@@ -139,34 +140,34 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-/// What the child says must fit into a pipe: it is read after its end.
-pub(crate) const REPORT_BYTES_MAX: usize = 60 << 10;
 const MESSAGE_BYTES_MAX: usize = 3 << 10;
-/// So that they fit as well.
+/// So that they fit as well: eleven bytes each.
 const GROUPS_MAX: usize = 4096;
+const _: () = assert!(GROUPS_MAX * 11 + MESSAGE_BYTES_MAX < SAID_BYTES_MAX);
 
 /// Starts making a container. `report` takes one [`Outcome`].
-pub(crate) fn spawn(container: &ContainerSpec, place: Place<'_>, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
+pub(crate) fn spawn(container: &ContainerSpec, place: Place<'_>, ends: Ends, report: &Slate) -> io::Result<Pid> {
     let cradle = cgroup::cradle(&container.cgroup, None)?;
-    sys::fork_in(cradle.as_ref().map(AsFd::as_fd), move || {
-        let mut report = File::from(report);
+    let child = move || {
         // Closed with all the others, before anybody sees us.
         let ends = std::mem::ManuallyDrop::new(ends);
-        let outcome = match build(container, place, &ends, &report) {
+        let outcome = match build(container, place, &ends, report) {
             Ok((pid, identity)) => Outcome::Made { pid, identity },
             Err(mut message) => {
                 message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));
                 Outcome::Failed(message)
             }
         };
-        let told = serde_json::to_vec(&outcome).map(|outcome| report.write_all(&outcome));
-        i32::from(!matches!(told, Ok(Ok(()))))
-    })
+        let told = serde_json::to_vec(&outcome).map(|outcome| report.write(&outcome));
+        i32::from(told.is_err())
+    };
+    report.shared(|| sys::fork_in(cradle.as_ref().map(AsFd::as_fd), child))
 }
 
-fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File) -> Result<(i32, Identity), String> {
+fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &Slate) -> Result<(i32, Identity), String> {
     let failed = |error: io::Error| format!("error preparing container process: {error}");
-    isolate(container, place, ends, report).map_err(failed)?;
+    report.keep_to_ourselves().map_err(failed)?;
+    isolate(container, place, ends).map_err(failed)?;
     let users = place.users;
     let volumes = volumes::take(container, users)?;
     let devices = users.map(|_| volumes::take_devices(container)).transpose()?;
@@ -189,16 +190,15 @@ fn build(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File
     enter_namespaces(container, place)?;
     let pid = match container.pid {
         PidNamespace::Own => give_birth(furniture, &launch, ends)?,
-        PidNamespace::Pod | PidNamespace::Of(_) | PidNamespace::Host => send_out(furniture, &launch, ends, report)?,
+        PidNamespace::Pod | PidNamespace::Of(_) | PidNamespace::Host => send_out(furniture, &launch, ends)?,
     };
     crash::point("builder.made");
     Ok((pid, identity))
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signal settings.
-fn isolate(container: &ContainerSpec, place: Place<'_>, ends: &Ends, report: &File) -> io::Result<()> {
+fn isolate(container: &ContainerSpec, place: Place<'_>, ends: &Ends) -> io::Result<()> {
     let mut keep = ends.numbers();
-    keep.push(report.as_raw_fd());
     keep.extend(place.processes.into_iter().flat_map(Processes::descriptors).map(|fd| fd.as_raw_fd()));
     keep.extend(place.users.map(|users| users.fd().as_raw_fd()));
     if let SharedMemory::Pod(house) = place.memory {
@@ -316,18 +316,17 @@ fn give_birth(furniture: Furniture<'_>, launch: &Launch, ends: &Ends) -> Result<
 }
 
 /// A process among others, made and waiting. They see it: so all is done, and
-/// given up, before it is there.
-fn send_out(furniture: Furniture<'_>, launch: &Launch, ends: &Ends, report: &File) -> Result<i32, String> {
-    let (mut answer, answer_end) = answer()?;
+/// given up, before it is there. It has nothing to say over but its start.
+fn send_out(furniture: Furniture<'_>, launch: &Launch, ends: &Ends) -> Result<i32, String> {
     settle(furniture, launch, ends)?;
-    let is_there = become_user(launch, &[answer.as_raw_fd(), answer_end.as_raw_fd(), report.as_raw_fd()])?;
+    let is_there = become_user(launch, &[])?;
     launch.confine()?;
-    let keep = [launch.sync, answer_end.as_raw_fd()];
-    let pid = launch.bear(ends.console.is_some(), &keep, |ready| {
-        let made = ready.map_err(|error| format!("error preparing container process: {error}")).map(|()| is_there);
-        wait_and_run(launch, made, answer_end, || Ok(()))
+    let pid = launch.bear(ends.console.is_some(), |ready| {
+        let ready = ready.map_err(|error| format!("error preparing container process: {error}"));
+        launch.wait_for_start();
+        launch.execute_if(ready.and(is_there))
     });
-    heard(&mut answer, pid)
+    pid.map(Pid::as_raw).map_err(|error| format!("error starting container process: {error}"))
 }
 
 /// Over which a new process says that it is made.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::unistd::Pid;
 
 use crate::attach::Clients;
-use crate::builder::{self, Outcome, Place, REPORT_BYTES_MAX};
+use crate::builder::{self, Outcome, Place};
 use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::join::Entry;
@@ -19,6 +19,7 @@ use crate::pace::Pace;
 use crate::plumbing::{self, Stdin};
 use crate::processes::{Processes, Shown};
 use crate::profile::Profile;
+use crate::slate::Slate;
 use crate::sys::End;
 use crate::wire::{self, ContainerSpec, Exit, Fault, RanAs, Reply, Start, Streams};
 use crate::{cgroup, crash, parcel, record, sys};
@@ -54,7 +55,7 @@ pub(crate) struct Container {
 pub(crate) enum Stage {
     Building {
         builder: Pid,
-        report: File,
+        report: Slate,
         sync: File,
         asked: Asked,
     },
@@ -103,8 +104,8 @@ impl Container {
         let log = Log::open(&spec.log, spec.log_limits).map_err(|error| failed("error opening log file", &error))?;
         let start = || -> io::Result<_> {
             let (ours, theirs) = plumbing::lay(spec)?;
-            let (report, report_end) = plumbing::pipe()?;
-            let builder = builder::spawn(spec, place, theirs, report_end)?;
+            let report = Slate::new()?;
+            let builder = builder::spawn(spec, place, theirs, &report)?;
             Ok((ours, report, builder))
         };
         let (ours, report, builder) = start().map_err(|error| failed("error starting container process", &error))?;
@@ -121,7 +122,7 @@ impl Container {
             stdout: Stream::new(Which::Stdout, ours.stdout),
             stderr: Stream::new(Which::Stderr, ours.stderr),
             clients: Clients::default(),
-            stage: Stage::Building { builder, report: File::from(report), sync, asked },
+            stage: Stage::Building { builder, report, sync, asked },
             stopping: Stopping::No,
             oom: OomWatch::new(spec.cgroup.oom.as_deref()),
             forgetting: None,
@@ -132,13 +133,10 @@ impl Container {
     /// container. It has named the process, one of those that `is_ours`.
     pub(crate) fn on_builder_ended(&mut self, is_ours: impl Fn(Pid) -> bool) -> Result<Answer, Answer> {
         let placeholder = Stage::Over(never());
-        let Stage::Building { mut report, sync, asked, .. } = std::mem::replace(&mut self.stage, placeholder) else {
+        let Stage::Building { report, sync, asked, .. } = std::mem::replace(&mut self.stage, placeholder) else {
             unreachable!("only a container under construction has a builder")
         };
-        // All of it is there; process 1 may still hold the pipe open, so it has no end.
-        let mut bytes = vec![0; REPORT_BYTES_MAX];
-        let length = report.read(&mut bytes).unwrap_or(0);
-        match serde_json::from_slice(&bytes[..length]) {
+        match serde_json::from_slice(&report.read()) {
             Ok(Outcome::Made { pid, identity }) if is_ours(Pid::from_raw(pid)) => {
                 crash::point("monitor.built");
                 self.identity = identity;

@@ -14,6 +14,7 @@ use crate::builder::Ends;
 use crate::container::{Answer, Asked};
 use crate::join::{self, Entry};
 use crate::log::Which;
+use crate::slate::Slate;
 use crate::wire::{EXEC_OUTPUT_BYTES_MAX, Fault, Reply, Streams};
 use crate::{cgroup, plumbing, sys};
 
@@ -46,7 +47,7 @@ struct Exec {
 /// The command's own process.
 enum Process {
     /// Not there yet: the joiner will say who it is.
-    Joining(File),
+    Joining(Slate),
     Running(Pid),
     /// And reaped.
     Ended,
@@ -115,7 +116,7 @@ impl Execs {
                     is_answered: false,
                     joiner,
                     init: entry.init,
-                    process: Process::Joining(File::from(report)),
+                    process: Process::Joining(report),
                     stdout: Capture::new(stdout),
                     stderr: Capture::new(stderr),
                     problem: File::from(problem),
@@ -180,7 +181,7 @@ impl Execs {
     ) -> Option<Option<Answer>> {
         let is_it = |exec: &&mut Exec| exec.joiner == pid && matches!(exec.process, Process::Joining(_));
         let exec = self.0.iter_mut().find(is_it)?;
-        let Process::Joining(report) = &mut exec.process else { return None };
+        let Process::Joining(report) = &exec.process else { return None };
         if let Some(command) = join::named(report).filter(|command| is_ours(*command)) {
             exec.process = Process::Running(command);
             return Some(None);
@@ -410,7 +411,7 @@ impl Capture {
 /// A command that is on its way, and our ends of what it says.
 struct Spawned {
     joiner: Pid,
-    report: OwnedFd,
+    report: Slate,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
     problem: OwnedFd,
@@ -418,14 +419,14 @@ struct Spawned {
 
 fn spawn(entry: &Entry<'_>, connected: Option<Connected>) -> io::Result<Spawned> {
     let (problem, sync) = plumbing::pipe()?;
-    let (report, report_end) = plumbing::pipe()?;
+    let report = Slate::new()?;
     if let Some(Connected { stdin, stdout, stderr, console }) = connected {
-        let joiner = join::spawn(entry, Ends { stdin, stdout, stderr, console, sync }, report_end)?;
+        let joiner = join::spawn(entry, Ends { stdin, stdout, stderr, console, sync }, &report)?;
         return Ok(Spawned { joiner, report, stdout: None, stderr: None, problem });
     }
     let (out, out_end) = plumbing::pipe()?;
     let (err, err_end) = plumbing::pipe()?;
     let ends = Ends { stdin: None, stdout: Some(out_end), stderr: Some(err_end), console: None, sync };
-    let joiner = join::spawn(entry, ends, report_end)?;
+    let joiner = join::spawn(entry, ends, &report)?;
     Ok(Spawned { joiner, report, stdout: Some(out), stderr: Some(err), problem })
 }

@@ -148,16 +148,10 @@ impl Launch {
 
     /// One more process, in the PID namespace that was chosen for our children,
     /// and a child of our own parent. Others there see it at once and may have
-    /// the power to look into it: so by now it has what the program will have,
-    /// and of descriptors only `keep`. `live` is told whether it is ready.
-    pub(crate) fn bear(
-        &self,
-        has_terminal: bool,
-        keep: &[RawFd],
-        live: impl FnOnce(io::Result<()>) -> i32,
-    ) -> io::Result<Pid> {
-        let born =
-            sys::fork_sibling(|| live(sys::close_all_but(keep).and_then(|()| terminal::begin_session(has_terminal))));
+    /// the power to look into it: so we have nothing by now but what the program
+    /// will have, and `sync`. `live` is told whether it is ready.
+    pub(crate) fn bear(&self, has_terminal: bool, live: impl FnOnce(io::Result<()>) -> i32) -> io::Result<Pid> {
+        let born = sys::fork_sibling(|| live(terminal::begin_session(has_terminal)));
         born.map_err(|error| match error.raw_os_error() {
             Some(libc::EPERM | libc::ENOSYS) => {
                 io::Error::new(error.kind(), format!("{error} (its seccomp profile must allow clone here)"))

@@ -9,8 +9,7 @@
 //! CVE-2024-21626, docs/decisions/0040).
 
 use std::ffi::CStr;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
@@ -22,6 +21,7 @@ use crate::builder::Ends;
 use crate::executor::START_ERROR;
 use crate::inroot::Identity;
 use crate::profile::Profile;
+use crate::slate::Slate;
 use crate::wire::PidNamespace;
 use crate::{cgroup, labels, parcel, sys, terminal, users};
 
@@ -38,31 +38,33 @@ pub(crate) struct Entry<'a> {
 
 /// Starts the command. Why it could not be executed is said over `ends.sync`.
 /// Returns who brings it there and then says over `report` which process it is.
-pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends, report: OwnedFd) -> io::Result<Pid> {
+pub(crate) fn spawn(entry: &Entry<'_>, ends: Ends, report: &Slate) -> io::Result<Pid> {
     let pidfd = sys::pidfd(entry.init)?;
     let cradle = cgroup::cradle(&entry.profile.cgroup, entry.own_cgroup.as_deref())?;
-    sys::fork_in(cradle.as_ref().map(AsFd::as_fd), || {
-        let told = match join(entry, &ends, &pidfd, &report) {
-            Ok(pid) => nix::unistd::write(&report, &pid.as_raw().to_le_bytes()),
-            Err(problem) => nix::unistd::write(&ends.sync, problem.as_bytes()),
-        };
-        if told.is_ok() { 0 } else { START_ERROR }
-    })
+    let child = || {
+        let kept = report.keep_to_ourselves().map_err(|error| format!("error preparing process: {error}"));
+        match kept.and_then(|()| join(entry, &ends, &pidfd)) {
+            Ok(pid) => {
+                report.write(&pid.as_raw().to_le_bytes());
+                0
+            }
+            Err(problem) => nix::unistd::write(&ends.sync, problem.as_bytes()).map_or(START_ERROR, |_| 0),
+        }
+    };
+    report.shared(|| sys::fork_in(cradle.as_ref().map(AsFd::as_fd), child))
 }
 
 /// Which process `spawn` spoke of, if it did.
-pub(crate) fn named(report: &mut File) -> Option<Pid> {
-    let mut number = [0; 4];
-    let length = report.read(&mut number).ok()?;
-    (length == number.len()).then(|| Pid::from_raw(i32::from_le_bytes(number)))
+pub(crate) fn named(report: &Slate) -> Option<Pid> {
+    report.read().try_into().ok().map(|number| Pid::from_raw(i32::from_le_bytes(number)))
 }
 
 /// From the node into the container. Nobody there sees us on the way.
-fn join(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd, report: &OwnedFd) -> Result<Pid, String> {
+fn join(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd) -> Result<Pid, String> {
     let failed = |what: &'static str| move |error: io::Error| format!("error {what}: {error}");
     let available = entry.profile.available().map_err(failed("reading capabilities"))?;
     let mut launch = entry.profile.launch(entry.command, entry.identity, available, ends.sync.as_raw_fd())?;
-    isolate(ends, pidfd, report).map_err(failed("preparing process"))?;
+    isolate(ends, pidfd).map_err(failed("preparing process"))?;
     ends.give_to(entry.identity, entry.profile.users).map_err(failed("giving the user its streams"))?;
     sys::set_oom_score(entry.profile.oom_score_adj).map_err(failed("setting OOM score"))?;
     labels::apply(&entry.profile.labels)?;
@@ -87,10 +89,10 @@ fn join(entry: &Entry<'_>, ends: &Ends, pidfd: &OwnedFd, report: &OwnedFd) -> Re
         // Of our children: we stay outside.
         enter(CloneFlags::CLONE_NEWPID).map_err(failed("joining container processes"))?;
     }
-    sys::close_all_but(&[launch.sync, report.as_raw_fd()]).map_err(failed("closing descriptors"))?;
+    sys::close_all_but(&[launch.sync]).map_err(failed("closing descriptors"))?;
     launch.become_user().map_err(failed("changing user"))??;
     launch.confine()?;
-    let born = launch.bear(ends.console.is_some(), &[launch.sync], |ready| {
+    let born = launch.bear(ends.console.is_some(), |ready| {
         // The shim's end is its end. Where a profile refuses this its cgroup has to do.
         let _ = sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()));
         launch.execute_if(ready.map_err(failed("preparing process")))
@@ -108,12 +110,12 @@ fn take_terminal(entry: &Entry<'_>, console: &OwnedFd) -> io::Result<()> {
 }
 
 /// Leaves behind what belongs to the shim: descriptors, signals.
-fn isolate(ends: &Ends, pidfd: &OwnedFd, report: &OwnedFd) -> io::Result<()> {
+fn isolate(ends: &Ends, pidfd: &OwnedFd) -> io::Result<()> {
     // The shim's own input and output are nothing; its errors go to its log.
     nix::unistd::dup2_stderr(io::stdout())?;
     ends.connect()?;
     let mut keep = ends.numbers();
-    keep.extend([pidfd.as_raw_fd(), report.as_raw_fd()]);
+    keep.push(pidfd.as_raw_fd());
     sys::close_all_but(&keep)?;
     sys::prctl(libc::PR_SET_DUMPABLE, 0)?;
     sys::prctl(libc::PR_SET_PDEATHSIG, u64::from(libc::SIGKILL.unsigned_abs()))?;

@@ -46,6 +46,7 @@ mod processes;
 mod profile;
 mod seccomp;
 mod server;
+mod slate;
 mod sys;
 mod terminal;
 mod users;

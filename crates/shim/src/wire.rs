@@ -38,6 +38,9 @@ pub const TARGET_SINCE: u32 = 6;
 /// The first version that knows [`ContainerSpec::labels`].
 pub const LABELS_SINCE: u32 = 7;
 
+/// The first version that checks [`User::not_root`] and [`BindMount::source_readonly`].
+pub const CHECKS_SINCE: u32 = 7;
+
 /// What is kept of each output of a command (CVE-2022-31030).
 pub const EXEC_OUTPUT_BYTES_MAX: usize = 16 << 10;
 
@@ -282,7 +285,7 @@ pub struct User {
     /// None of the image's `/etc/group` besides.
     #[serde(default)]
     pub only_groups: bool,
-    /// Whoever it turns out to be must not be 0. (Older shims do not look.)
+    /// Whoever it turns out to be must not be 0. (See [`CHECKS_SINCE`].)
     #[serde(default)]
     pub not_root: bool,
 }
@@ -308,7 +311,7 @@ pub struct BindMount {
     #[serde(default)]
     pub noexec: bool,
     /// Nothing is made in the source either: a part that is missing is an
-    /// error. (Older shims do not know it.)
+    /// error. (See [`CHECKS_SINCE`].)
     #[serde(default)]
     pub source_readonly: bool,
 }

@@ -2,12 +2,13 @@
 //!
 //! Uppermost directories stay open. Deeper ones are found again by their `..`,
 //! and believed only if that is the directory we came from: somebody may have
-//! moved the one we are in.
+//! moved the one we are in. Then the way down is looked for once more.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, StatxFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 
@@ -23,6 +24,7 @@ pub struct Ladder {
     above: Vec<Identity>,
     /// The uppermost of them.
     open: Vec<OwnedFd>,
+    searches_left: u64,
 }
 
 /// Which directory, whatever it is called.
@@ -38,7 +40,7 @@ impl Ladder {
     /// `top` can be read.
     pub fn new(top: OwnedFd) -> io::Result<Self> {
         let (identity, mount) = identify(top.as_fd())?;
-        Ok(Self { here: top, identity, mount, above: Vec::new(), open: Vec::new() })
+        Ok(Self { here: top, identity, mount, above: Vec::new(), open: Vec::new(), searches_left: SEARCHES_MAX })
     }
 
     /// By its name; a link is no directory.
@@ -73,8 +75,8 @@ impl Ladder {
         Ok(true)
     }
 
-    /// One level up, or several where the directory was moved meanwhile: to the
-    /// lowest one that is still open. False: we are at the top.
+    /// One level up, or several where directories above were moved meanwhile: to
+    /// the lowest one that is still in its place. False: we are at the top.
     pub fn leave(&mut self) -> io::Result<bool> {
         let Some(&identity) = self.above.last() else { return Ok(false) };
         if self.open.len() < self.above.len() {
@@ -86,11 +88,55 @@ impl Ladder {
             }
         }
         let Some(open) = self.open.pop() else { return Ok(false) };
+        let lost = self.above.split_off(self.open.len() + 1);
         (self.here, self.identity) = (open, self.above[self.open.len()]);
         self.above.truncate(self.open.len());
+        // Whoever moves directories about must not hide what lies beside them.
+        for wanted in lost {
+            if !self.find(wanted)? {
+                break;
+            }
+        }
         Ok(true)
     }
+
+    /// Into the directory that is this one, whatever it is called by now.
+    fn find(&mut self, wanted: Identity) -> io::Result<bool> {
+        let mut buffer = [MaybeUninit::uninit(); BUFFER_BYTES];
+        rustix::fs::seek(&self.here, SeekFrom::Start(0))?;
+        let mut entries = RawDir::new(self.here.as_fd(), &mut buffer);
+        let name = loop {
+            let Some(entry) = entries.next().transpose()? else { return Ok(false) };
+            let Some(left) = self.searches_left.checked_sub(1) else { return Ok(false) };
+            self.searches_left = left;
+            if entry.ino() == wanted.inode && !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                break entry.file_name().to_owned();
+            }
+        };
+        let (depth, before) = (self.depth(), self.identity);
+        if !self.enter(name)? {
+            return Ok(false);
+        }
+        if self.identity == wanted {
+            return Ok(true);
+        }
+        // Moved once more: back to where we were.
+        debug_assert_eq!(self.above.get(depth), Some(&before));
+        match self.open.len() > depth {
+            true => {
+                self.above.pop();
+                (self.here, self.identity) = (self.open.pop().expect("it is open"), before);
+            }
+            false => drop(self.leave()?),
+        }
+        Ok(false)
+    }
 }
+
+/// Names that are looked at for directories that were moved, in all. Who moves
+/// more of them than this takes only does not get us everywhere.
+const SEARCHES_MAX: u64 = 1 << 22;
+const BUFFER_BYTES: usize = 4 << 10;
 
 /// With the number of the mount it is on. (Not the device: file systems with
 /// subvolumes have several.)

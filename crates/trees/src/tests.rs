@@ -1,7 +1,8 @@
 //! Trees as hostile as a container can make them.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -149,12 +150,52 @@ fn a_directory_that_is_moved_away_meanwhile_does_not_lead_elsewhere() {
     let lowest: PathBuf = std::iter::repeat_n("d", 2 * OPEN_MAX).collect();
     fs::rename(top.join(lowest), place.0.join("elsewhere/d")).unwrap();
     assert!(ladder.leave().unwrap());
-    assert_eq!(ladder.depth(), OPEN_MAX - 1, "the lowest one that was still open");
+    assert_eq!(ladder.depth(), 2 * OPEN_MAX - 1, "the one it was in");
+    let above: PathBuf = std::iter::repeat_n("d", OPEN_MAX + 10).collect();
+    fs::rename(top.join(&above), place.0.join("elsewhere/e")).unwrap();
+    // Up to where that was, and then to what it was in.
+    for _ in OPEN_MAX + 10..2 * OPEN_MAX {
+        assert!(ladder.leave().unwrap());
+    }
+    assert_eq!(ladder.depth(), OPEN_MAX + 9);
+    let identity = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());
+    let here = rustix::fs::fstat(ladder.here()).unwrap().st_ino;
+    assert_eq!(here, identity(&top.join(above.parent().unwrap())));
     let mut levels = 0;
     while ladder.leave().unwrap() {
         levels += 1;
     }
-    assert_eq!(levels, OPEN_MAX - 1);
+    assert_eq!(levels, OPEN_MAX + 9);
+}
+
+#[test]
+fn what_lies_beside_a_directory_that_is_moved_counts() {
+    let place = Place::new();
+    let top = place.0.join("top");
+    fs::create_dir(&top).unwrap();
+    nest(&top, OPEN_MAX + 8, "d");
+    let deep = top.join(std::iter::repeat_n("d", OPEN_MAX + 8).collect::<PathBuf>());
+    for name in ["a", "b", "a/x", "c", "c/y"] {
+        fs::create_dir(deep.join(name)).unwrap();
+    }
+    let files = ["a/x/1", "a/2", "b/3", "c/4", "c/y/5"];
+    for name in files {
+        fs::write(deep.join(name), "x").unwrap();
+    }
+    // Each directory below the last one that stays open goes elsewhere while we are in it.
+    let (mut seen, mut moved) = (BTreeSet::new(), 0);
+    each(Ladder::at(&top).unwrap(), |here, entry| {
+        let name = entry.name.to_string_lossy().into_owned();
+        if files.iter().any(|file| file.ends_with(&format!("/{name}"))) {
+            let path = fs::read_link(format!("/proc/self/fd/{}", here.as_raw_fd())).unwrap();
+            fs::rename(path, place.0.join(format!("moved-{moved}"))).unwrap();
+            moved += 1;
+            seen.insert(name);
+        }
+        Ok(())
+    })
+    .unwrap();
+    assert!(moved >= 3 && ["1", "3", "4"].iter().all(|name| seen.contains(*name)), "{moved} moved, {seen:?}");
 }
 
 #[test]

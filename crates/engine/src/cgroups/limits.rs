@@ -1,19 +1,20 @@
 //! The values of one cgroup: setting them, again while it is used, and reading
 //! them back.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cri::Resources;
 
-use super::{children, pids};
+use super::children;
 
 /// Sets what is given on version 1; `of` finds a controller's directory.
 pub(super) fn set_v1(of: impl Fn(&str) -> Option<PathBuf>, resources: &Resources) -> io::Result<()> {
     if let Some(cpu) = of("cpu") {
         set_some(&cpu, "cpu.shares", resources.cpu_shares)?;
-        set_quota_v1(&cpu, resources.cpu_period, resources.cpu_quota)?;
+        write_quota_v1(&cpu, resources.cpu_period, resources.cpu_quota)?;
     }
     if let (Some(memory), Some(limit)) = (of("memory"), memory_limit(resources)) {
         set_memory_v1(&memory, limit)?;
@@ -24,30 +25,21 @@ pub(super) fn set_v1(of: impl Fn(&str) -> Option<PathBuf>, resources: &Resources
     }
 }
 
-/// A cgroup may not get a larger part of the processor than the one around it,
-/// not even between the two writes.
-fn set_quota_v1(dir: &Path, period: Option<u64>, quota: Option<i64>) -> io::Result<()> {
-    match write_quota_v1(dir, period, quota) {
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-            lift_quotas_of_the_dead(dir);
-            write_quota_v1(dir, period, quota)
-        }
-        result => result,
-    }
-}
-
-/// A pod keeps the cgroups of instances that ended. What nobody runs in needs
-/// no limit, and its old one must not keep those around it from a smaller one.
-fn lift_quotas_of_the_dead(dir: &Path) {
-    let mut dead: Vec<PathBuf> = children(dir).into_iter().filter(|child| pids(child).is_empty()).collect();
-    while let Some(child) = dead.pop() {
+/// A pod keeps the cgroups of instances that ended. They need no limit, and
+/// their old one must not keep the pod from a smaller one.
+pub(super) fn lift_quotas_v1(cpu: &Path, ended: impl Fn(&OsStr) -> bool) {
+    let mut lifted: Vec<PathBuf> =
+        children(cpu).into_iter().filter(|child| child.file_name().is_some_and(&ended)).collect();
+    while let Some(child) = lifted.pop() {
         if let Err(error) = set(&child.join(QUOTA), "-1") {
             tracing::debug!(cgroup = %child.display(), %error, "the quota of an ended instance stays");
         }
-        dead.extend(children(&child));
+        lifted.extend(children(&child));
     }
 }
 
+/// A cgroup may not get a larger part of the processor than the one around it,
+/// not even between the two writes.
 fn write_quota_v1(dir: &Path, period: Option<u64>, quota: Option<i64>) -> io::Result<()> {
     match set_some(dir, PERIOD, period) {
         Err(error) if error.kind() == io::ErrorKind::InvalidInput && quota.is_some() => {

@@ -230,9 +230,43 @@ fn tc_306_an_ended_instance_keeps_its_pod_from_no_smaller_quota() {
     let quota = |quota| Resources { cpu_quota: Some(quota), cpu_period: Some(100_000), ..Resources::default() };
     cgroups.create(&pod, &quota(50_000), Devices::Inherit).unwrap();
     cgroups.create(&dead, &quota(50_000), Devices::Inherit).unwrap();
-    let lowered = cgroups.limit(&pod, &quota(20_000));
-    let now = cgroups.limits(&pod, &Resources::default()).cpu_quota;
+    // One that is being made has no process either, and keeps its limit.
+    let newborn = pod.join("c2");
+    cgroups.create(&newborn, &quota(10_000), Devices::Inherit).unwrap();
+    let lowered = cgroups.limit_pod(&pod, &quota(20_000), |name| name == "c1");
+    let now = |path: &Path| cgroups.limits(path, &Resources::default()).cpu_quota;
+    let (of_pod, of_newborn) = (now(&pod), now(&newborn));
     cgroups.remove(cgroups.instance()).unwrap();
     lowered.unwrap();
-    assert_eq!(now, Some(20_000));
+    assert_eq!((of_pod, of_newborn), (Some(20_000), Some(10_000)));
+}
+
+/// Deeper than any path is long.
+#[test]
+fn cgroups_nested_beyond_the_longest_path_are_ended_and_removed() {
+    root_or_return!();
+    let cgroups =
+        Cgroups::detect(Path::new("/sys/fs/cgroup"), &format!("podium-deep-test-{}", std::process::id())).unwrap();
+    let pod = cgroups.pod("pod1").unwrap();
+    cgroups.create(&pod, &Resources::default(), Devices::Inherit).unwrap();
+    let members = cgroups.describe(&pod).members;
+    let open = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut here = rustix::fs::open(&members, open, Mode::empty()).unwrap();
+    let name = "n".repeat(200);
+    for _ in 0..30 {
+        rustix::fs::mkdirat(&here, &name, Mode::RWXU).unwrap();
+        here = rustix::fs::openat(&here, &name, open, Mode::empty()).unwrap();
+    }
+    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let procs = rustix::fs::openat(&here, "cgroup.procs", OFlags::WRONLY, Mode::empty()).unwrap();
+    rustix::io::write(&procs, child.id().to_string().as_bytes()).unwrap();
+    drop((procs, here));
+    let busy = cgroups.remove(&pod);
+    let killed = cgroups.kill_all(&pod);
+    let ended = child.wait().unwrap();
+    let removed = cgroups.remove(cgroups.instance());
+    assert!(busy.is_err(), "a process lives there");
+    assert_eq!((killed, ended.success()), (1, false));
+    removed.unwrap();
+    assert!(!members.exists());
 }

@@ -106,7 +106,7 @@ pub(super) fn clear(directory: &Path) -> Result<usize, ImageError> {
     Ok(cleared)
 }
 
-fn is_at(file: &File, path: &Path) -> bool {
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
     let same = |one: &fs::Metadata, other: &fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
     matches!((&file.metadata(), &fs::metadata(path)), (Ok(one), Ok(other)) if same(one, other))
 }

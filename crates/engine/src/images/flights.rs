@@ -49,7 +49,9 @@ impl Flights {
     ) -> Outcome {
         let outcome = {
             let mut list = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = list.flights.iter().find_map(|flight| flight.outcome.upgrade().filter(|_| flight.key == key));
+            // Only what is waited for from here on is taken hold of: an end is noted with this lock.
+            let known =
+                list.flights.iter().filter(|flight| flight.key == key).find_map(|flight| flight.outcome.upgrade());
             known.unwrap_or_else(|| {
                 list.begun += 1;
                 let number = list.begun;
@@ -63,12 +65,11 @@ impl Flights {
     }
 
     fn launch(&self, number: u64, pull: BoxFuture<'static, Result<cri::Image, ImageError>>) -> Shared<Waiting> {
-        let all = self.under_way.clone();
-        let mut task = Aborting(tokio::spawn(async move {
-            let _landing = Landing { all, number };
-            pull.await
-        }));
+        // Not the task's: one that is given up before it began would never have it.
+        let landing = Landing { all: self.under_way.clone(), number };
+        let mut task = Aborting(tokio::spawn(pull));
         let outcome = async move {
+            let _landing = landing;
             match (&mut task.0).await {
                 Ok(outcome) => outcome.map_err(Arc::new),
                 Err(err) => Err(Arc::new(ImageError::io("image pull")(std::io::Error::other(err)))),
@@ -133,5 +134,16 @@ mod tests {
         assert!(matches!(*again.unwrap_err(), ImageError::LayerVanished), "it begins anew");
         tokio::task::yield_now().await;
         assert!(flights.under_way.lock().unwrap().flights.is_empty());
+    }
+    #[tokio::test]
+    async fn a_pull_that_is_given_up_before_it_began_is_forgotten() {
+        let flights = Flights::default();
+        {
+            let mut first = Box::pin(flights.join(key(), || async { unreachable!("it never begins") }.boxed()));
+            assert!(futures::poll!(first.as_mut()).is_pending());
+            assert_eq!(flights.under_way.lock().unwrap().flights.len(), 1);
+        }
+        tokio::task::yield_now().await;
+        assert!(flights.under_way.lock().unwrap().flights.is_empty(), "nor are its credentials kept");
     }
 }

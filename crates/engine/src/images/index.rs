@@ -100,6 +100,11 @@ impl Index {
         self.origins.get(diff_id).is_some_and(|known| known.is_public || known.repositories.contains(repository))
     }
 
+    /// Whether who comes from there may have the layer without bringing it.
+    pub(super) fn is_given(&self, diff_id: &str, origin: &Origin) -> bool {
+        matches!(origin, Origin::Registry { repository, .. } if self.may_reuse(diff_id, repository))
+    }
+
     /// Forgets the layers that are not kept; true if there were any.
     pub(super) fn keep_layers(&mut self, is_kept: impl Fn(&str) -> bool) -> bool {
         let before = self.layers.len() + self.origins.len();

@@ -56,7 +56,3 @@ pub(super) const PARALLEL_DOWNLOADS: usize = 3;
 /// registry that hands out single bytes must not keep us busy for ever.
 pub(super) const FRUITLESS_ATTEMPTS_MAX: u32 = 5;
 pub(super) const DOWNLOAD_ATTEMPTS_MAX: u32 = 50;
-
-/// Free space that images leave to everybody else on the filesystem: one
-/// twentieth, but not more than this.
-pub(super) const DISK_RESERVE_BYTES_MAX: u64 = 1 << 30;

@@ -10,14 +10,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::FlockOperation;
 use shim::crash;
 
-use super::downloads::lock;
 use super::index::{Index, sync_directory};
-use super::usage::Hold;
+use super::scratch::{self, Scratch};
 use super::{ImageError, Images, LayerSize, ResolvedImage, children, io_at};
-use crate::rootfs::copy::copy_layers;
+use crate::rootfs::copy::{Budget, copy_layers};
 
 const MERGED: &str = "merged";
 /// Those being made.
@@ -32,42 +30,48 @@ impl Images {
         }
     }
 
-    /// Makes what `whole` named, unless it is there. With the hold nobody
-    /// takes away what this is made of, nor what is being made.
-    pub(crate) fn merge(&self, place: &Path, layers: &[PathBuf], _hold: &Hold) -> Result<(), ImageError> {
+    /// Makes what `whole` named, unless it is there. The image is in use by
+    /// one that is recorded, so nobody takes away what this is made of. False:
+    /// somebody else makes it at the moment.
+    pub(crate) fn merge(&self, place: &Path, layers: &[PathBuf]) -> Result<bool, ImageError> {
         if place.exists() {
-            return Ok(());
+            return Ok(true);
         }
-        // One at a time: whoever waited finds it made.
-        let name = self.root.join("merge-lock");
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&name);
-        let file = file.map_err(io_at(&name))?;
-        lock(&file, FlockOperation::LockExclusive).map_err(io_at(&name))?;
-        if place.exists() {
-            return Ok(());
+        let name = self.root.join(MERGING).join(place.file_name().unwrap_or_default());
+        let Some(scratch) = Scratch::at(name.clone()).map_err(io_at(&name))? else { return Ok(false) };
+        // Somebody else may just have made it.
+        if !place.exists() {
+            self.check_room(layers)?;
+            self.make_whole(&scratch.path().join("whole"), place, layers)?;
         }
-        self.check_room(layers)?;
-        let scratch = self.root.join(MERGING).join(place.file_name().unwrap_or_default());
-        let made = self.make_whole(&scratch, place, layers);
-        made.inspect_err(|_| {
-            if let Err(error) = trees::remove(&scratch) {
-                tracing::warn!(%error, "half an image volume stays until the next sweep");
-            }
-        })
+        Ok(true)
     }
 
-    fn make_whole(&self, scratch: &Path, place: &Path, layers: &[PathBuf]) -> Result<(), ImageError> {
-        trees::remove(scratch).map_err(io_at(scratch))?;
-        fs::DirBuilder::new().mode(0o755).create(scratch).map_err(io_at(scratch))?;
-        fs::set_permissions(scratch, fs::Permissions::from_mode(0o755)).map_err(io_at(scratch))?;
-        copy_layers(layers, scratch).map_err(io_at(scratch))?;
+    fn make_whole(&self, made: &Path, place: &Path, layers: &[PathBuf]) -> Result<(), ImageError> {
+        // One who was killed may have left half of it.
+        trees::remove(made).map_err(io_at(made))?;
+        fs::DirBuilder::new().mode(0o755).create(made).map_err(io_at(made))?;
+        fs::set_permissions(made, fs::Permissions::from_mode(0o755)).map_err(io_at(made))?;
+        copy_layers(layers, made, &mut self.budget(layers, made)?).map_err(io_at(made))?;
         crash::point("images.merged");
-        let directory = File::open(scratch).map_err(io_at(scratch))?;
-        rustix::fs::syncfs(&directory).map_err(io_at(scratch))?;
-        fs::rename(scratch, place).map_err(io_at(place))?;
+        let directory = File::open(made).map_err(io_at(made))?;
+        rustix::fs::syncfs(&directory).map_err(io_at(made))?;
+        fs::rename(made, place).map_err(io_at(place))?;
         sync_directory(&self.root.join(MERGED)).map_err(io_at(place))
     }
 
+    /// For copies of these layers, or of parts of them, made at `place`.
+    pub(crate) fn budget(&self, layers: &[PathBuf], place: &Path) -> Result<Budget, ImageError> {
+        let index = self.index.current()?;
+        let size = |layer: &PathBuf| {
+            let digest = format!("sha256:{}", layer.file_name().unwrap_or_default().to_string_lossy());
+            // Older stores do not know.
+            index.layers.get(&digest).map_or_else(|| trees::usage(layer).bytes, |size| size.bytes)
+        };
+        Ok(Budget::new(layers.iter().map(size).sum(), place))
+    }
+
+    /// Before anything is copied.
     fn check_room(&self, layers: &[PathBuf]) -> Result<(), ImageError> {
         let index = self.index.current()?;
         let is_part = |digest: &str| layers.contains(&self.layer_path(digest));
@@ -87,11 +91,46 @@ impl Images {
         Ok(records.flat_map(|record| &record.layers).filter_map(|digest| index.layers.get(digest)).collect())
     }
 
-    /// All there are, and what was never finished. Only while nobody has a hold.
+    /// All there are.
     pub(super) fn all_merged(&self) -> Result<Vec<PathBuf>, ImageError> {
-        for unfinished in children(&self.root.join(MERGING))? {
-            trees::remove(&unfinished).map_err(io_at(&unfinished))?;
-        }
         children(&self.root.join(MERGED))
+    }
+
+    /// What was never finished, and nobody is at.
+    pub(super) fn clear_unfinished(&self) -> Result<(), ImageError> {
+        let place = self.root.join(MERGING);
+        scratch::clear(&place).map_err(io_at(&place))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::images::testing::{TestTar, docker_archive, root_or_return};
+
+    #[test]
+    fn who_makes_one_image_whole_does_not_keep_others_from_theirs() {
+        root_or_return!();
+        let directory = tempfile::tempdir().unwrap();
+        let images = Images::open(directory.path()).unwrap();
+        let layers = |name: &str| ["x", "y"].map(|file| TestTar::default().file(file, name.as_bytes()).end());
+        let [one, two] = ["one", "two"].map(|name| {
+            images.import(&docker_archive(&[name], &layers(name))[..], None).unwrap();
+            images.resolve(name).unwrap().unwrap()
+        });
+        let merge = |image: &ResolvedImage| images.merge(&images.whole(image), &image.layers).unwrap();
+        let name = images.whole(&one).file_name().unwrap().to_owned();
+        let somebody = Scratch::at(directory.path().join(MERGING).join(&name)).unwrap().unwrap();
+        fs::write(somebody.path().join("half"), "x").unwrap();
+        assert!(!merge(&one), "somebody is at it");
+        images.clear_unfinished().unwrap();
+        assert!(somebody.path().join("half").exists(), "and nobody takes it away");
+        assert!(merge(&two));
+        assert_eq!(fs::read_to_string(images.whole(&two).join("y")).unwrap(), "two");
+        assert!(!images.whole(&one).exists());
+        drop(somebody);
+        assert!(merge(&one) && merge(&one));
+        assert_eq!(fs::read_to_string(images.whole(&one).join("x")).unwrap(), "one");
+        assert_eq!(fs::read_dir(directory.path().join(MERGING)).unwrap().count(), 0);
     }
 }

@@ -229,25 +229,32 @@ impl Pull {
             let is_theirs = self.images.index.current()?.may_reuse(&layer.diff_id, &self.reference.repository);
             Ok(is_theirs && self.images.layer_path(&layer.diff_id).exists())
         };
-        let mut missing: BTreeMap<String, &Layer> = BTreeMap::new();
+        // One blob may be said to be several layers: then it is checked against each.
+        let mut missing: BTreeMap<String, Vec<&Layer>> = BTreeMap::new();
         for layer in layers {
             match is_here(layer)? {
                 true => (self.watcher)(&layer.blob.digest, LayerProgress::Present),
-                false => drop(missing.insert(layer.blob.digest.clone(), layer)),
+                false => missing.entry(layer.blob.digest.clone()).or_default().push(layer),
             }
         }
         let mut downloads: BTreeMap<String, (Descriptor, Download)> = BTreeMap::new();
         // In the order of digests, see `Download::open`.
-        for (digest, layer) in missing {
+        for (digest, layers) in missing {
             let download = self.open_download(&digest).await?;
             crash::point("pull.opened");
-            // Somebody else fetched it while we waited.
-            match is_here(layer)? {
-                true => {
-                    (self.watcher)(&layer.blob.digest, LayerProgress::Present);
+            let mut wanted = None;
+            for layer in layers {
+                if !is_here(layer)? {
+                    wanted = Some(layer.blob.clone());
+                }
+            }
+            match wanted {
+                Some(blob) => drop(downloads.insert(digest, (blob, download))),
+                // Somebody else fetched it while we waited.
+                None => {
+                    (self.watcher)(&digest, LayerProgress::Present);
                     download.remove()?;
                 }
-                false => drop(downloads.insert(digest, (layer.blob.clone(), download))),
             }
         }
         self.check_space(downloads.values().map(|(blob, _)| blob.size).sum())?;

@@ -41,6 +41,34 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
+/// Fails when nothing is left of what others take from as well; looks now and then.
+pub(super) struct Sharing<R, F> {
+    source: R,
+    what: &'static str,
+    left: F,
+    until_look: u64,
+}
+
+impl<R: Read, F: FnMut() -> io::Result<u64>> Sharing<R, F> {
+    pub(super) fn new(source: R, what: &'static str, left: F) -> Self {
+        Self { source, what, left, until_look: 0 }
+    }
+}
+
+impl<R: Read, F: FnMut() -> io::Result<u64>> Read for Sharing<R, F> {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        let read = self.source.read(buf)?;
+        if self.until_look < read as u64 {
+            if (self.left)()? == 0 {
+                return Err(io::Error::other(Limit { what: self.what, bytes_max: 0 }));
+            }
+            self.until_look = LOOK_BYTES;
+        }
+        self.until_look = self.until_look.saturating_sub(read as u64);
+        Ok(read)
+    }
+}
+
 /// For `map_err` on anything read through this module.
 pub(super) fn read_error(what: &'static str) -> impl FnOnce(io::Error) -> ImageError {
     move |err| match err.get_ref().and_then(|inner| inner.downcast_ref::<Limit>()) {
@@ -204,3 +232,26 @@ impl<R: BufRead> Read for Unzstd<R> {
 }
 
 const BUFFER_BYTES: usize = 128 << 10;
+/// Between two looks at what is left.
+const LOOK_BYTES: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_take_meanwhile_ends_a_read() {
+        let mut left = [3, 2, 1, 0].into_iter();
+        let mut taken = 0;
+        let source = io::repeat(0).take(10 * LOOK_BYTES);
+        let mut shared = Sharing::new(source, "room", || Ok(left.next().unwrap_or(0)));
+        let error = loop {
+            match shared.read(&mut vec![0; 1 << 20]) {
+                Ok(read) => taken += read as u64,
+                Err(error) => break read_error("test")(error),
+            }
+        };
+        assert!(matches!(error, ImageError::TooLarge { what: "room", limit: 0 }), "{error}");
+        assert_eq!(taken, 3 * LOOK_BYTES);
+    }
+}

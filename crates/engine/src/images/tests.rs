@@ -263,6 +263,56 @@ fn layers_go_only_when_nobody_needs_them() {
 }
 
 #[test]
+fn a_sweep_keeps_nobody_from_the_store_while_somebody_builds() {
+    root_or_return!();
+    let store = Store::new();
+    store.import(&docker_archive(&["a"], &[layer("a")])).unwrap();
+    store.images.remove("a").unwrap();
+    let hold = store.images.hold().unwrap();
+    assert_eq!(store.images.try_sweep(|| unreachable!("somebody builds")).unwrap(), None);
+    assert_eq!(store.contents(), (1, 0));
+    // One that waits has the store's lock only when it may begin.
+    let root = store.directory.path().join("store");
+    let waiting = std::thread::spawn(move || Images::open(root).unwrap().sweep(|| Ok(Vec::new())).unwrap());
+    store.import(&docker_archive(&["b"], &[layer("b")])).unwrap();
+    drop(hold);
+    assert_eq!(waiting.join().unwrap(), 1);
+    assert_eq!(store.contents(), (1, 0));
+}
+
+#[test]
+fn a_layer_is_read_without_the_stores_lock() {
+    root_or_return!();
+    let store = Store::new();
+    let archive = docker_archive(&["a"], &[layer("1"), layer("2")]);
+    let archive = Archive::spool(&archive[..], &store.images.root.join("tmp"), &LIMITS).unwrap();
+    let incoming = archive.images().unwrap();
+    for _ in ["unpacked", "compared"] {
+        let free = std::cell::Cell::new(0);
+        let look = |_: &str| free.set(free.get() + usize::from(store.images.index.try_lock().unwrap().is_some()));
+        store.images.take_in(&incoming, &Origin::Archive, &look).unwrap();
+        assert_eq!(free.get(), 2, "others can write after each layer");
+    }
+}
+
+#[test]
+fn a_layer_collected_while_it_was_compared_is_unpacked_again() {
+    root_or_return!();
+    let store = Store::new();
+    let archive = docker_archive(&["a"], &[layer("1")]);
+    store.import(&archive).unwrap();
+    store.images.remove("a").unwrap();
+    let archive = Archive::spool(&archive[..], &store.images.root.join("tmp"), &LIMITS).unwrap();
+    let incoming = archive.images().unwrap();
+    let collect = |_: &str| assert_eq!(store.images.sweep(|| Ok(Vec::new())).unwrap(), 1);
+    let taken = store.images.take_in(&incoming, &Origin::Archive, &collect);
+    assert!(matches!(taken, Err(ImageError::LayerVanished)), "{taken:?}");
+    assert_eq!(store.contents(), (0, 0));
+    store.images.take_in(&incoming, &Origin::Archive, &|_| ()).unwrap();
+    assert_eq!(store.contents(), (1, 0));
+}
+
+#[test]
 fn a_second_process_sees_what_the_first_did() {
     root_or_return!();
     let store = Store::new();

@@ -12,6 +12,7 @@ use shim::crash;
 
 use super::downloads::{self, lock};
 use super::index::{Index, WriteLock};
+use super::scratch::Scratch;
 use super::{ImageError, Images, children, describe, io_at};
 
 /// An image with what decides whether it may go.
@@ -105,28 +106,45 @@ impl Images {
     /// Deletes layers that belong to no image and are not among those
     /// `in_use` (paths as `resolve` gave them; asked when no container can be
     /// in the making), and what broken pulls left. Returns how many layers went.
+    /// Waits for those who build on layers, and nobody else waits for it.
     pub fn sweep(&self, in_use: impl FnOnce() -> io::Result<Vec<PathBuf>>) -> Result<usize, ImageError> {
-        let lock = self.index.lock()?;
-        self.empty_scratch(&lock)?;
-        downloads::clear(&self.root.join("downloads"))?;
+        self.sweep_without(self.lock_holds(FlockOperation::LockExclusive)?, in_use)
+    }
+
+    /// The same at once. `None`: somebody builds on layers at the moment.
+    pub fn try_sweep(&self, in_use: impl FnOnce() -> io::Result<Vec<PathBuf>>) -> Result<Option<usize>, ImageError> {
+        let alone = self.try_lock_holds(FlockOperation::NonBlockingLockExclusive)?;
+        alone.map(|alone| self.sweep_without(alone, in_use)).transpose()
+    }
+
+    fn sweep_without(
+        &self,
+        nobody_builds: Hold,
+        in_use: impl FnOnce() -> io::Result<Vec<PathBuf>>,
+    ) -> Result<usize, ImageError> {
+        let scratch = self.scratch()?;
         let swept = {
-            let _nobody_builds = self.lock_holds(FlockOperation::LockExclusive)?;
+            let lock = self.index.lock()?;
             let in_use = in_use().map_err(ImageError::io("layers in use"))?;
-            self.set_aside(in_use.into_iter().collect(), &lock)?
+            self.set_aside(in_use.into_iter().collect(), &scratch, &lock)?
         };
-        self.empty_scratch(&lock)?;
+        drop(nobody_builds);
+        drop(scratch);
+        self.empty_scratch()?;
+        self.clear_unfinished()?;
+        downloads::clear(&self.root.join("downloads"))?;
         Ok(swept)
     }
 
     /// Renames what goes, which is fast: a layer is complete or not there.
-    fn set_aside(&self, mut keep: BTreeSet<PathBuf>, lock: &WriteLock) -> Result<usize, ImageError> {
+    fn set_aside(&self, mut keep: BTreeSet<PathBuf>, scratch: &Scratch, lock: &WriteLock) -> Result<usize, ImageError> {
         let mut index = Index::clone(&*self.index.current()?);
         keep.extend(index.images.values().flat_map(|record| &record.layers).map(|digest| self.layer_path(digest)));
         let mut swept = 0;
         for layer in children(&self.root.join("layers"))?.into_iter().chain(self.all_merged()?) {
             if !keep.contains(&layer) {
-                let aside = self.root.join("tmp").join(layer.file_name().unwrap_or_default());
-                fs::rename(&layer, &aside).map_err(io_at(&layer))?;
+                // An image and a layer may have the same digest.
+                fs::rename(&layer, scratch.path().join(swept.to_string())).map_err(io_at(&layer))?;
                 crash::point("images.aside");
                 swept += 1;
             }
@@ -151,10 +169,11 @@ impl Images {
             self.index.clear_leftovers(&lock)?;
             if let Some(_nobody_builds) = self.try_lock_holds(FlockOperation::NonBlockingLockExclusive)? {
                 let in_use = in_use().map_err(ImageError::io("layers in use"))?;
-                self.set_aside(in_use.into_iter().collect(), &lock)?;
+                self.set_aside(in_use.into_iter().collect(), &self.scratch()?, &lock)?;
             }
-            self.empty_scratch(&lock)?;
         }
+        self.empty_scratch()?;
+        self.clear_unfinished()?;
         downloads::clear(&self.root.join("downloads")).map(|_| ())
     }
 }

@@ -10,20 +10,58 @@ use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 use trees::{Entry, Ladder, Resume, Walk};
 
+/// What copies may still take.
+pub(crate) struct Budget {
+    /// Of the image: hard links and volumes must not multiply it.
+    bytes_left: u64,
+    /// Of the disk this is on.
+    place: PathBuf,
+    /// Until the next look at the disk.
+    until_look: u64,
+}
+
+impl Budget {
+    pub(crate) fn new(bytes: u64, place: &Path) -> Budget {
+        Budget { bytes_left: bytes, place: place.to_owned(), until_look: 0 }
+    }
+
+    fn take(&mut self, bytes: u64) -> io::Result<()> {
+        let too_much = || io::Error::other("copies would take more than the image itself");
+        self.bytes_left = self.bytes_left.checked_sub(bytes).ok_or_else(too_much)?;
+        if self.until_look < bytes {
+            let free = free_bytes(&self.place)?;
+            if free < bytes {
+                let message = format!("{free} bytes are free for copies of the image");
+                return Err(io::Error::new(io::ErrorKind::StorageFull, message));
+            }
+            self.until_look = LOOK_BYTES.max(bytes);
+        }
+        self.until_look -= bytes;
+        Ok(())
+    }
+}
+
 /// The whole of an image. `target` exists and is empty.
-pub(crate) fn copy_layers(layers: &[PathBuf], target: &Path) -> io::Result<()> {
-    layers.iter().try_for_each(|layer| merge(layer, target))
+pub(crate) fn copy_layers(layers: &[PathBuf], target: &Path, budget: &mut Budget) -> io::Result<()> {
+    layers.iter().try_for_each(|layer| merge(layer, &[], target, budget))
 }
 
 /// What the image has in its directory `inner`, with that directory's mode and
-/// owner; nothing if there is no such directory. `target` exists and is empty.
-pub(crate) fn copy_directory(layers: &[PathBuf], inner: &Path, target: &Path) -> io::Result<()> {
+/// owner; nothing if there is no such directory. Of the directories named
+/// `except` (seen from there) only themselves. `target` exists and is empty.
+pub(crate) fn copy_directory(
+    layers: &[PathBuf],
+    (inner, except): (&Path, &[PathBuf]),
+    target: &Path,
+    budget: &mut Budget,
+) -> io::Result<()> {
     for layer in layers {
         match find(layer, inner)? {
             Found::Untouched => {}
@@ -32,7 +70,7 @@ pub(crate) fn copy_directory(layers: &[PathBuf], inner: &Path, target: &Path) ->
                 if hides_lower {
                     trees::empty(Ladder::at(target)?)?;
                 }
-                merge(&path, target)?;
+                merge(&path, except, target, budget)?;
             }
         }
     }
@@ -67,15 +105,27 @@ fn find(layer: &Path, inner: &Path) -> io::Result<Found> {
     Ok(Found::Directory { path, hides_lower })
 }
 
-fn merge(source: &Path, target: &Path) -> io::Result<()> {
+fn merge(source: &Path, except: &[PathBuf], target: &Path, budget: &mut Budget) -> io::Result<()> {
+    // Where we are, as long as something below is left out.
+    let mut above: Vec<Vec<&Path>> = vec![except.iter().map(PathBuf::as_path).collect()];
     let mut links = Links { place: target.with_file_name("links"), directory: None };
     let (mut from, mut to) = (Walk::new(Ladder::at(source)?), Ladder::at(target)?);
     loop {
         match from.next_entry()? {
-            Some(entry) if entry.is_directory() => enter(&mut from, &mut to, &entry)?,
+            Some(entry) if entry.is_directory() => {
+                enter(&mut from, &mut to, &entry)?;
+                let left_out = above.last().map(|paths| below(paths, &entry.name)).unwrap_or_default();
+                if left_out.iter().any(|path| path.as_os_str().is_empty()) {
+                    set_attributes(from.here(), to.here(), &rustix::fs::fstat(from.here())?)?;
+                    from.leave()?;
+                    to.leave()?;
+                } else {
+                    above.push(left_out);
+                }
+            }
             Some(entry) => {
                 trees::remove_at(to.here(), entry.name.as_c_str())?;
-                copy_entry(from.here(), to.here(), &entry.name, &mut links)?;
+                copy_entry(from.here(), to.here(), &entry.name, (&mut links, budget))?;
             }
             None => {
                 // Now that nothing more is made in it.
@@ -84,12 +134,19 @@ fn merge(source: &Path, target: &Path) -> io::Result<()> {
                     return links.remove();
                 }
                 to.leave()?;
+                above.pop();
             }
         }
         if from.depth() != to.depth() {
             return Err(io::Error::other(format!("{} changed while it was copied", source.display())));
         }
     }
+}
+
+/// Those of the paths that begin with a name, seen from there.
+fn below<'a>(paths: &[&'a Path], name: &CStr) -> Vec<&'a Path> {
+    let name = Path::new(OsStr::from_bytes(name.to_bytes()));
+    paths.iter().filter_map(|path| path.strip_prefix(name).ok()).collect()
 }
 
 /// On both sides; a directory of the lower layers stays, unless it is hidden.
@@ -129,7 +186,12 @@ impl Links {
     }
 }
 
-fn copy_entry(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, links: &mut Links) -> io::Result<()> {
+fn copy_entry(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &CStr,
+    (links, budget): (&mut Links, &mut Budget),
+) -> io::Result<()> {
     let found = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)?;
     match FileType::from_raw_mode(found.st_mode) {
         FileType::RegularFile if found.st_nlink > 1 => {
@@ -138,10 +200,10 @@ fn copy_entry(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, links: &mut
                 Err(Errno::NOENT) => {}
                 linked => return Ok(linked?),
             }
-            copy_file(from, to, name, &found)?;
+            copy_file(from, to, name, &found, budget)?;
             Ok(rustix::fs::linkat(to, name, links, &number, AtFlags::empty())?)
         }
-        FileType::RegularFile => copy_file(from, to, name, &found),
+        FileType::RegularFile => copy_file(from, to, name, &found, budget),
         FileType::Symlink => {
             rustix::fs::symlinkat(rustix::fs::readlinkat(from, name, Vec::new())?, to, name)?;
             set_owner_and_time(to, name, &found)
@@ -155,7 +217,14 @@ fn copy_entry(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, links: &mut
     }
 }
 
-fn copy_file(from: BorrowedFd<'_>, to: BorrowedFd<'_>, name: &CStr, found: &Stat) -> io::Result<()> {
+fn copy_file(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    name: &CStr,
+    found: &Stat,
+    budget: &mut Budget,
+) -> io::Result<()> {
+    budget.take(u64::try_from(found.st_size).unwrap_or(0))?;
     let read = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let make = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mut source = File::from(rustix::fs::openat(from, name, read, Mode::empty())?);
@@ -222,6 +291,19 @@ pub(crate) fn inside(path: &Path) -> PathBuf {
     }
     parts.iter().collect()
 }
+
+/// What may be taken of the file system that `place` is on: the rest is left
+/// to everybody else.
+pub(crate) fn free_bytes(place: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(place)?;
+    let reserve = (disk.f_blocks * disk.f_frsize / 20).min(DISK_RESERVE_BYTES_MAX);
+    Ok((disk.f_bavail * disk.f_frsize).saturating_sub(reserve))
+}
+
+/// One twentieth of a disk is left free, but not more than this.
+const DISK_RESERVE_BYTES_MAX: u64 = 1 << 30;
+/// Between two looks at what is free.
+const LOOK_BYTES: u64 = 64 << 20;
 
 /// The kernel's own limit for names and for one value.
 const XATTR_BYTES_MAX: usize = 64 << 10;

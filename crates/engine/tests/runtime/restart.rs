@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::harness::Case;
-use crate::world::{World, check, shell};
+use crate::world::{World, archive_of_files, check, shell};
 
 pub(crate) const CASES: &[Case] = &[
     ("a_new_engine_finds_everything_again", a_new_engine_finds_everything_again),
@@ -18,7 +18,9 @@ pub(crate) const CASES: &[Case] = &[
     ("only_a_death_that_nobody_wanted_is_complained_about", only_a_death_that_nobody_wanted_is_complained_about),
     ("a_shim_that_died_between_engines_is_noticed", a_shim_that_died_between_engines_is_noticed),
     ("a_slow_shim_is_not_a_dead_one", a_slow_shim_is_not_a_dead_one),
+    ("stuck_monitors_that_nobody_knows_are_ended", stuck_monitors_that_nobody_knows_are_ended),
     ("layers_are_collected_while_a_container_is_made", layers_are_collected_while_a_container_is_made),
+    ("layers_are_collected_while_an_image_volume_is_copied", layers_are_collected_while_an_image_volume_is_copied),
     ("what_was_never_finished_is_cleared_away", what_was_never_finished_is_cleared_away),
     (
         "a_damaged_record_costs_what_it_is_about_and_nothing_else",
@@ -174,6 +176,35 @@ fn a_slow_shim_is_not_a_dead_one() {
     });
 }
 
+fn stuck_monitors_that_nobody_knows_are_ended() {
+    check(|world| async move {
+        let (one, two) = (world.sandbox("a").await, world.sandbox("b").await);
+        let id = world.run(&one, "c", "exec sleep 1000").await;
+        let monitors = [shim_pid(&world, &one), shim_pid(&world, &two)];
+        for (sandbox, monitor) in [&one, &two].into_iter().zip(monitors) {
+            kill(monitor, Signal::SIGSTOP).unwrap();
+            let record = world.config.root.join("sandboxes").join(&sandbox.0).join("sandbox.json");
+            fs::write(record, "damaged").unwrap();
+        }
+        // Asked one after the other, each would be waited for.
+        let world = tokio::time::timeout(Duration::from_secs(60), world.reopen()).await.expect("nobody waits for them");
+        assert_eq!(world.engine.sandboxes(None).await.unwrap(), []);
+        assert!(world.engine.containers(None).await.unwrap().iter().all(|known| known.id != id));
+        for monitor in monitors {
+            let is_up = || {
+                let state = fs::read_to_string(format!("/proc/{monitor}/stat")).unwrap_or_default();
+                state.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+            };
+            while is_up() {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        }
+        let left = fs::read_dir(world.config.root.join("sandboxes")).unwrap().count();
+        assert_eq!(left, 0);
+        crate::complaints::take();
+    });
+}
+
 fn layers_are_collected_while_a_container_is_made() {
     check(|world| async move {
         let sandbox = world.sandbox("a").await;
@@ -196,6 +227,40 @@ fn layers_are_collected_while_a_container_is_made() {
         let id = making.await.unwrap().unwrap();
         world.engine.start_container(&id).await.unwrap();
         world.says(&id, "made").await;
+    });
+}
+
+fn layers_are_collected_while_an_image_volume_is_copied() {
+    check(|world| async move {
+        let two = archive_of_files("docker.io/library/two:test", &[("file", "old\n"), ("file", "new\n")]);
+        let image = world.engine.images().import(two.as_slice(), None).unwrap().remove(0);
+        let sandbox = world.sandbox("a").await;
+        // Somebody else is at it, and takes long.
+        let place = world.config.root.join("images/merging").join(image.id.trim_start_matches("sha256:"));
+        std::fs::create_dir(&place).unwrap();
+        let somebody = std::fs::File::open(&place).unwrap();
+        somebody.lock().unwrap();
+        let mut config = shell("c", "cat /two/file");
+        config.mounts = vec![cri::Mount { image: Some("two:test".into()), ..cri::Mount::new("", "/two", false) }];
+        let (engine, of) = (world.engine.clone(), sandbox.clone());
+        let making = tokio::spawn(async move { engine.create_container(&of, config).await });
+        let root = world.config.root.clone();
+        let started = std::time::Instant::now();
+        while engine::layers_in_use(&root).unwrap().is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(30), "it was never recorded");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let removed = tokio::time::timeout(Duration::from_secs(30), world.engine.remove_image("two:test")).await;
+        removed.expect("nobody waits for the copy").unwrap();
+        assert!(!making.is_finished() && place.exists());
+        std::fs::remove_dir(&place).unwrap();
+        drop(somebody);
+        let id = making.await.unwrap().expect("what it is made of stays");
+        world.engine.start_container(&id).await.unwrap();
+        world.says(&id, "new").await;
+        world.engine.remove_container(&id).await.unwrap();
+        // Nobody needs them any more.
+        world.engine.remove_image("two:test").await.unwrap();
     });
 }
 

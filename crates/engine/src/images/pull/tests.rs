@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::images::RegistryConfig;
+use crate::images::archive::Archive;
+use crate::images::limits::LIMITS;
 use crate::images::registry::Patience;
-use crate::images::testing::{TestTar, gzip, root_or_return};
+use crate::images::testing::{TestTar, docker_archive, gzip, root_or_return};
 
 use server::{Asked, INDEX, MANIFEST, Reply, Server, Then};
 
@@ -645,6 +647,51 @@ async fn a_private_layer_is_reused_only_for_who_is_given_it() {
     assert_eq!(fetched(&strange), 1);
     store.pull_as(&registry.image("third/app:v2"), basic()).await.unwrap();
     assert_eq!(fetched(&registry), 2);
+}
+
+#[tokio::test]
+async fn a_blob_that_is_said_to_be_two_layers_gives_nobody_a_private_one() {
+    root_or_return!();
+    let (registry, strange, store) = (Server::start().await, Server::start().await, Store::new());
+    let (secret, other, known) = (layer("secret"), layer("other"), layer("known"));
+    registry.add_image("v1", std::slice::from_ref(&secret));
+    store.pull_as(&registry.image("team/app:v1"), basic()).await.unwrap();
+    strange.add_image("v0", std::slice::from_ref(&known));
+    store.pull(&strange.image("app:v0")).await.unwrap();
+
+    let blobs = [gzip(&other), gzip(&other), gzip(&known)];
+    strange.add_image_with("v1", &blobs, &[&secret, &other, &known].map(|layer| digest_of(layer)));
+    // The other layer comes here after the pull looked for it, and before it looks again.
+    let (images, archive) = (store.images.clone(), docker_archive(&["other:v1"], &[other]));
+    let watcher: Watcher = Arc::new(move |_, progress| {
+        if progress == LayerProgress::Present {
+            images.import(&archive[..], None).unwrap();
+        }
+    });
+    let options = PullOptions { auth: None, watcher: Some(watcher) };
+    let err = Store::cause(store.images.pull(&strange.image("app:v1"), options).await);
+    assert!(matches!(err, ImageError::DigestMismatch { what: "image layer", .. }), "{err}");
+    assert!(store.images.resolve(&strange.image("app:v1")).unwrap().is_none());
+    let index = store.images.index.current().unwrap();
+    assert!(!index.may_reuse(&digest_of(&secret), &strange.image("app")), "it stays private");
+}
+
+#[test]
+fn a_layer_that_was_not_brought_is_taken_only_for_who_may_have_it() {
+    root_or_return!();
+    let (store, secret) = (Store::new(), layer("secret"));
+    let origin = |name: &str| Origin::Registry { repository: name.into(), is_public: false };
+    let archive = Archive::spool(
+        &docker_archive(&["r.example/app:v1"], std::slice::from_ref(&secret))[..],
+        &store.images.root.join("tmp"),
+        &LIMITS,
+    );
+    let mut incoming = archive.unwrap().images().unwrap();
+    store.images.take_in(&incoming, &origin("r.example/app"), &|_| ()).unwrap();
+    incoming[0].layers[0].1 = None;
+    store.images.take_in(&incoming, &origin("r.example/app"), &|_| ()).unwrap();
+    let refused = store.images.take_in(&incoming, &origin("evil.example/x"), &|_| ());
+    assert!(matches!(refused, Err(ImageError::LayerVanished)), "{refused:?}");
 }
 
 #[tokio::test]

@@ -25,6 +25,10 @@ impl World {
     }
 }
 
+fn plenty() -> Budget {
+    Budget::new(1 << 30, Path::new("/"))
+}
+
 fn write(path: PathBuf, content: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, content).unwrap();
@@ -75,7 +79,7 @@ fn layers_are_laid_over_each_other() {
     write(high.join("becomes-dir/x"), "high");
     symlink("kept", high.join("link")).unwrap();
     let target = world.target();
-    copy_layers(&[low, high], &target).unwrap();
+    copy_layers(&[low, high], &target, &mut plenty()).unwrap();
     assert_eq!(
         contents(&target),
         [
@@ -107,7 +111,7 @@ fn owners_modes_times_links_and_attributes_are_kept() {
     fs::set_permissions(layer.join("d"), fs::Permissions::from_mode(0o1770)).unwrap();
     rustix::fs::mknodat(CWD, layer.join("fifo"), FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     let target = world.target();
-    copy_layers(&[layer], &target).unwrap();
+    copy_layers(&[layer], &target, &mut plenty()).unwrap();
     let copied = fs::metadata(target.join("two")).unwrap();
     assert_eq!((copied.uid(), copied.gid(), copied.mode() & 0o7777, copied.nlink()), (7, 8, 0o4755, 2));
     assert_eq!((copied.mtime(), copied.mtime_nsec()), (1_000_000, 5));
@@ -135,7 +139,7 @@ fn a_volume_gets_what_the_image_has_there() {
     let layers = [low, high];
     let volume = |number: usize, inner: &str| {
         let target = world.layer(&format!("volume{number}"));
-        copy_directory(&layers, Path::new(inner), &target).unwrap();
+        copy_directory(&layers, (Path::new(inner), &[]), &target, &mut plenty()).unwrap();
         (contents(&target), fs::metadata(&target).unwrap().mode() & 0o777)
     };
     assert_eq!(volume(0, "data"), (vec!["a=low".into(), "b=high".into()], 0o711));
@@ -162,7 +166,7 @@ fn a_layer_deeper_than_the_longest_path_is_copied() {
         drop(made.unwrap());
         let _ = rustix::fs::linkat(ladder.here(), "last", ladder.here(), link, AtFlags::empty());
     }
-    copy_layers(std::slice::from_ref(&layer), &target).unwrap();
+    copy_layers(std::slice::from_ref(&layer), &target, &mut plenty()).unwrap();
     let mut copied = Ladder::at(&target).unwrap();
     while copied.enter(&name).unwrap() {}
     assert_eq!(copied.depth(), levels);
@@ -180,4 +184,35 @@ fn a_volume_path_stays_inside() {
     {
         assert_eq!(inside(Path::new(given)), Path::new(expected), "{given}");
     }
+}
+
+#[test]
+fn directories_that_are_left_out_are_there_and_empty() {
+    root_or_return!();
+    let world = World::new();
+    let (low, high, target) = (world.layer("low"), world.layer("high"), world.target());
+    for file in ["v/a/x", "v/a/b/x", "v/ab/x", "v/c/d/x", "v/c/e/x", "v/x"] {
+        write(low.join(file), "low");
+        write(high.join(file), "high");
+    }
+    let except = ["a", "c/d", "absent/x"].map(PathBuf::from);
+    copy_directory(&[low, high], (Path::new("v"), &except), &target, &mut plenty()).unwrap();
+    assert_eq!(contents(&target), ["ab/x=high", "c/e/x=high", "x=high"]);
+    assert!(target.join("a").is_dir() && target.join("c/d").is_dir() && !target.join("absent").exists());
+}
+
+#[test]
+fn nothing_is_copied_that_does_not_fit() {
+    root_or_return!();
+    let world = World::new();
+    let (layer, target) = (world.layer("low"), world.target());
+    write(layer.join("file"), "1234");
+    let error = copy_layers(std::slice::from_ref(&layer), &target, &mut Budget::new(3, &target)).unwrap_err();
+    assert_eq!(error.to_string(), "copies would take more than the image itself");
+    // A sparse file larger than the disk.
+    let free = free_bytes(&target).unwrap();
+    fs::File::options().write(true).open(layer.join("file")).unwrap().set_len(free + (1 << 30)).unwrap();
+    let error = copy_layers(std::slice::from_ref(&layer), &target, &mut Budget::new(u64::MAX, &target)).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    assert_eq!(contents(&target), Vec::<String>::new());
 }
