@@ -75,6 +75,11 @@ pub(crate) fn host_port_min() -> u16 {
 /// As Linux has it.
 const HOST_PORT_MIN: u16 = 1024;
 
+/// Whether the kernel below `sys` keeps processes to AppArmor profiles.
+pub(crate) fn has_app_armor(sys: &Path) -> bool {
+    fs::read_to_string(sys.join("module/apparmor/parameters/enabled")).is_ok_and(|text| text.starts_with('Y'))
+}
+
 /// LC-333: out of memory, a pod goes before the agent does. What it starts
 /// inherits it, except for containers.
 pub(crate) fn set_oom_score(score: i32) {
