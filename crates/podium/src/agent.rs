@@ -41,6 +41,8 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
     let shown = args.kubeconfig.display();
     let client = Client::from_kubeconfig(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
     let client = client.with_jitter(rng.split());
+    let (host, port) = client::server(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
+    let api_port = node::is_here(&host).then_some(port);
     let tcp = bind_kubelet(&args.node).await?;
     let address = tcp.local_addr()?;
     let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
@@ -56,7 +58,7 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
         name: &name,
         host_ip,
         internal_ip,
-        api_port: None,
+        api_port,
         listener: kubelet::Listener { tcp, tls },
         containers: &containers,
         client: client.clone(),
@@ -127,7 +129,7 @@ pub(crate) struct NodeAgent<'a> {
     pub(crate) host_ip: IpAddr,
     /// Where API servers elsewhere find the agent.
     pub(crate) internal_ip: IpAddr,
-    /// Of the API server in this process.
+    /// Of the API server in this process, or on this machine.
     pub(crate) api_port: Option<u16>,
     pub(crate) listener: kubelet::Listener,
     pub(crate) containers: &'a Containers,
