@@ -28,5 +28,5 @@ pub use cache::{Cache, Change, Subscription};
 pub use error::ApiError;
 pub use kube::client::Body;
 pub use recorder::{About, Recorder, Severity};
-pub use request::{Client, Deletion, Followed, Kind, Page, Patch, Propagation, Scope, authorities};
+pub use request::{Client, Deletion, Followed, Kind, Page, Patch, Propagation, Scope, authorities, server};
 pub use untyped::{Metadata, Owned, Owner, Untyped};

@@ -183,6 +183,14 @@ pub async fn authorities(kubeconfig: &Path) -> Result<Vec<Vec<u8>>, ApiError> {
     Ok(read_kubeconfig(kubeconfig).await?.root_cert.unwrap_or_default())
 }
 
+/// Host and port of the API server a kubeconfig names.
+pub async fn server(kubeconfig: &Path) -> Result<(String, u16), ApiError> {
+    let url = read_kubeconfig(kubeconfig).await?.cluster_url;
+    let usual = if url.scheme_str() == Some("http") { 80 } else { 443 };
+    let host = url.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    Ok((host.to_owned(), url.port_u16().unwrap_or(usual)))
+}
+
 impl Client {
     /// Over any service that answers like an API server. Needs a tokio runtime.
     pub fn new<S, B>(service: S) -> Self

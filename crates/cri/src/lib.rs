@@ -5,15 +5,17 @@
 //! Never: Linux system calls, pod semantics.
 //!
 //! Read in this order: `types` (the nouns), `runtime` (the verbs), `streams`,
-//! `stats`, `fake`.
+//! `stats`, `fake`. `tally` is for whoever counts on either side.
 
 pub mod fake;
 mod runtime;
 mod stats;
 mod streams;
+mod tally;
 mod types;
 
 pub use runtime::{CriError, Runtime};
 pub use stats::*;
 pub use streams::*;
+pub use tally::Tally;
 pub use types::*;

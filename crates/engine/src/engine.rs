@@ -27,6 +27,7 @@ use crate::records::{Dirs, addresses_in_use, layers_in_use};
 use crate::rootfs::Snapshots;
 use crate::sys::SealedProgram;
 use crate::table::Table;
+use crate::usage::Disks;
 
 /// The embedded runtime. Dropping it leaves every pod running.
 pub struct Engine {
@@ -42,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) snapshots: Snapshots,
     pub(crate) network: PodNetwork,
     pub(crate) program: SealedProgram,
+    pub(crate) disks: Disks,
     table: Mutex<Table>,
     events: broadcast::Sender<RuntimeEvent>,
 }
@@ -70,6 +72,7 @@ impl Engine {
         let snapshots = config.snapshots.decide(&config.root);
         let network = open_network(&config, &dirs)?;
         let inner = Arc::new(Inner {
+            disks: Disks::new(&clock),
             clock,
             ids,
             dirs,

@@ -31,6 +31,7 @@ pub(crate) use cni::Cni;
 pub use cni::CniConfig;
 use links::Links;
 pub(crate) use links::SANDBOX_INTERFACE;
+pub use listeners::Loopback;
 use listeners::{Held, Listener};
 use nft::{Family, Firewall, Net};
 use ports::Leading;
@@ -171,18 +172,35 @@ impl Network {
 
     /// Whether these ports of the node may lead to a pod: not where somebody
     /// on the node listens.
-    pub async fn check_ports(&self, ports: &[HostPort]) -> Result<(), NetworkError> {
+    pub async fn check_ports(&self, ports: &[HostPort], loopback: Loopback) -> Result<(), NetworkError> {
         if ports.is_empty() {
             return Ok(());
         }
         let listeners = self.node.lock().await.held.others(self.listeners().await?);
-        match ports.iter().find_map(|port| Some((port, listeners::in_the_way(&listeners, port)?))) {
-            None => Ok(()),
-            Some((port, listener)) => {
-                let protocol = ports::name(port.protocol);
-                Err(NetworkError::PortTaken { port: port.host_port, protocol, at: listener.at })
-            }
+        refuse_taken(ports, &listeners, loopback)
+    }
+
+    /// The same for a pod that is being made: they are its own from here on, so
+    /// that nobody begins to listen there meanwhile and is passed over.
+    pub async fn reserve_ports(&self, ports: &[HostPort]) -> Result<(), NetworkError> {
+        if ports.is_empty() {
+            return Ok(());
         }
+        let mut node = self.node.lock().await;
+        // First: whoever comes later finds them taken, and who came before is seen.
+        let fresh = node.held.reserve(ports);
+        let checked = match self.listeners().await {
+            Ok(listeners) => {
+                let listeners = node.held.others(listeners);
+                ports.iter().for_each(|port| node.held.spare(&listeners, port));
+                refuse_taken(ports, &listeners, Loopback::Kept)
+            }
+            Err(error) => Err(error),
+        };
+        if checked.is_err() {
+            node.held.release(ports, &fresh);
+        }
+        checked
     }
 
     /// Off the async threads: a busy node has long tables.
@@ -225,7 +243,8 @@ impl Network {
         }
         let listeners = held.others(self.listeners().await?);
         let ports = published.iter().map(|published| &published.port);
-        let kept = ports.filter(|port| listeners::keeps_loopback(&listeners, port));
+        ports.clone().for_each(|port| held.spare(&listeners, port));
+        let kept = ports.filter(|port| held.is_spared(port) || listeners::keeps_loopback(&listeners, port));
         let kept: Vec<(Protocol, u16)> = kept.map(|port| (port.protocol, port.host_port)).collect();
         Ok(Leading { published, kept })
     }
@@ -477,6 +496,16 @@ impl Range {
 
     fn exhausted(self) -> NetworkError {
         NetworkError::Exhausted { network: Ipv4Addr::from(self.network), prefix_length: self.prefix_length }
+    }
+}
+
+fn refuse_taken(ports: &[HostPort], listeners: &[Listener], loopback: Loopback) -> Result<(), NetworkError> {
+    match ports.iter().find_map(|port| Some((port, listeners::in_the_way(listeners, port, loopback)?))) {
+        None => Ok(()),
+        Some((port, listener)) => {
+            let protocol = ports::name(port.protocol);
+            Err(NetworkError::PortTaken { port: port.host_port, protocol, at: listener.at })
+        }
     }
 }
 

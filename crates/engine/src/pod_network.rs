@@ -8,7 +8,7 @@ use std::path::Path;
 use cri::{HostPort, SandboxConfig, SandboxId};
 
 use crate::config::Config;
-use crate::network::{Cni, Network, NetworkConfig, NetworkError, Published};
+use crate::network::{Cni, Loopback, Network, NetworkConfig, NetworkError, Published};
 
 pub(crate) struct PodNetwork {
     bridge: Network,
@@ -44,7 +44,11 @@ impl PodNetwork {
 
     /// Whoever connects pods: what the node itself uses leads to none.
     pub(crate) async fn check_ports(&self, ports: &[HostPort]) -> Result<(), NetworkError> {
-        self.bridge.check_ports(ports).await
+        match self.cni.config() {
+            // What plugins write leads the loopback to the pod as well, and nobody holds the ports.
+            Some(_) => self.bridge.check_ports(ports, Loopback::Taken).await,
+            None => self.bridge.reserve_ports(ports).await,
+        }
     }
 
     pub(crate) async fn publish(&self, ports: impl FnOnce() -> Vec<Published>) -> Result<(), NetworkError> {

@@ -1,13 +1,14 @@
 //! The verbs about limits and usage: update, statistics.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ambient::Clock;
 use cri::{
     Container, ContainerId, ContainerStats, CriError, DiskUsage, NamespaceMode, NetworkUsage, Resources, SandboxId,
-    SandboxState, SandboxStats,
+    SandboxState, SandboxStats, Tally,
 };
 use shim::crash;
 use shim::record;
@@ -18,6 +19,19 @@ use crate::etc;
 use crate::network::SANDBOX_INTERFACE;
 use crate::records::{self, ContainerRecord};
 use crate::table::{ContainerEntry, Table};
+
+/// What pods take of the disk, by sandbox. Their files are theirs, so a walk
+/// may take as long as they like.
+pub(crate) struct Disks {
+    running: Tally<BTreeMap<ContainerId, DiskUsage>>,
+    left_over: Tally<DiskUsage>,
+}
+
+impl Disks {
+    pub(crate) fn new(clock: &Clock) -> Self {
+        Self { running: Tally::new(clock.clone()), left_over: Tally::new(clock.clone()) }
+    }
+}
 
 impl Inner {
     /// New limits while it runs. Remembered first: a record that asks for more
@@ -111,32 +125,53 @@ impl Inner {
     ) -> Result<Vec<ContainerStats>, CriError> {
         let running = self.running(&self.table(), pod_uid);
         let (inner, at) = (self.clone(), self.clock.now().wall);
-        let stats_of = move |(record, cgroup): (ContainerRecord, PathBuf)| {
-            let dir = inner.dirs.container(&record.sandbox, &record.id);
+        let usages: Vec<_> = blocking(move || {
             // One that ended meanwhile has no figures any more.
-            let usage = inner.cgroups.usage(&cgroup, at).ok()?;
-            let writable_layer = written(&dir);
-            Some(ContainerStats { id: record.id, pod_uid: record.pod_uid, name: record.name, usage, writable_layer })
-        };
-        blocking(move || running.into_iter().filter_map(stats_of).collect()).await
+            let used =
+                |(record, cgroup): (ContainerRecord, PathBuf)| Some((record, inner.cgroups.usage(&cgroup, at).ok()?));
+            running.into_iter().filter_map(used).collect::<Vec<(ContainerRecord, cri::Usage)>>()
+        })
+        .await?;
+        // Those of a pod one after the other: none has more of the node for it.
+        let mut places: BTreeMap<SandboxId, Vec<(ContainerId, PathBuf)>> = BTreeMap::new();
+        for (record, _) in &usages {
+            let dir = self.dirs.container(&record.sandbox, &record.id);
+            places.entry(record.sandbox.clone()).or_default().push((record.id.clone(), dir));
+        }
+        let walks = places.into_iter().map(|(sandbox, places)| {
+            let walk = move || places.into_iter().map(|(id, dir)| (id, written(&dir))).collect();
+            (sandbox.0, walk)
+        });
+        let disks = self.disks.running.figures(walks.collect()).await;
+        let disk_of = |record: &ContainerRecord| disks.get(&record.sandbox.0)?.get(&record.id).copied();
+        let stats = usages.into_iter().map(|(record, usage)| {
+            let writable_layer = disk_of(&record).unwrap_or_default();
+            ContainerStats { id: record.id, pod_uid: record.pod_uid, name: record.name, usage, writable_layer }
+        });
+        Ok(stats.collect())
     }
 
     pub(crate) async fn sandbox_stats(self: &Arc<Self>, pod_uid: Option<&str>) -> Result<Vec<SandboxStats>, CriError> {
-        let running: BTreeSet<String>;
+        let running: Arc<BTreeSet<String>>;
         let ready: Vec<_> = {
             let table = self.table();
-            running =
-                table.containers.values().filter(|entry| entry.is_running()).map(|it| it.record.id.0.clone()).collect();
+            let ids = table.containers.values().filter(|entry| entry.is_running()).map(|it| it.record.id.0.clone());
+            running = Arc::new(ids.collect());
             let records = table.sandboxes.values().map(|entry| &entry.record);
             let ready = records.filter(|record| record.state == SandboxState::Ready);
             ready.filter(|record| pod_uid.is_none_or(|uid| record.config.meta.uid == uid)).cloned().collect()
         };
+        let walks = ready.iter().map(|record: &records::SandboxRecord| {
+            let (dir, running) = (self.dirs.sandbox(&record.id), running.clone());
+            (record.id.0.clone(), move || left_over(&dir, &running))
+        });
+        let disks = self.disks.left_over.figures(walks.collect()).await;
         let (inner, at) = (self.clone(), self.clock.now().wall);
         let stats_of = move |record: records::SandboxRecord| {
             let usage = inner.cgroups.usage(&inner.pod_cgroup(&record.config).ok()?, at).ok()?;
             let is_own = record.config.network != NamespaceMode::Node;
             let network = is_own.then(|| network_usage(record.shim_pid)).flatten();
-            let disk = left_over(&inner.dirs.sandbox(&record.id), &running);
+            let disk = disks.get(&record.id.0).copied().unwrap_or_default();
             Some(SandboxStats { id: record.id, pod_uid: record.config.meta.uid, usage, network, disk })
         };
         blocking(move || ready.into_iter().filter_map(stats_of).collect()).await

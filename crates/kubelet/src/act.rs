@@ -297,7 +297,7 @@ async fn run_probe(scene: &Scene, name: &str, id: &str, kind: ProbeKind) -> Outc
         container: &scene.ctx.runtime_id(id),
         variables: &variables.unwrap_or_default(),
         runtime: scene.ctx.runtime.as_ref(),
-        names: scene.ctx.lookups.of(&scene.who.uid),
+        names: scene.ctx.lookups.of(&scene.who.namespace, &scene.who.uid),
     };
     let ctx = &scene.ctx;
     let started = ctx.clock.now().mono;
@@ -317,7 +317,7 @@ async fn run_hook(scene: &Scene, name: &str, id: &str, timeout: Option<Duration>
         id: &scene.ctx.runtime_id(id),
         pod_ip: &address(scene),
         runtime: scene.ctx.runtime.as_ref(),
-        names: scene.ctx.lookups.of(&scene.who.uid),
+        names: scene.ctx.lookups.of(&scene.who.namespace, &scene.who.uid),
     };
     let run = hook::run(hook, &subject);
     match timeout {

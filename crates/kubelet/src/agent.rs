@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ambient::Clock;
 use client::{Change, Client, Recorder, Scope};
-use cri::Runtime;
+use cri::{Runtime, Tally};
 use futures::StreamExt as _;
 use lifecycle::mark_api;
 use lifecycle::node::NodeFact;
@@ -166,6 +166,7 @@ async fn start(
     };
     let round = std::sync::Mutex::new(clock.now().mono);
     let pulls = Pace::new(&config.pulls, clock.now());
+    let walks = Tally::new(clock.clone());
     let pulled = pull::open_records(&config, runtime.as_ref()).await;
     let services = client.cache::<Service>(Scope::fields("spec.clusterIP!=None"));
     Ctx {
@@ -185,6 +186,7 @@ async fn start(
         sessions: Default::default(),
         pulled,
         meter: Meter::default(),
+        walks,
         services,
         runtime_classes: Default::default(),
         users: Mutex::new(()),

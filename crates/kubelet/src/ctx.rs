@@ -5,12 +5,13 @@ use std::sync::{Arc, PoisonError};
 
 use ambient::{Clock, Mono};
 use client::{Cache, Client, Recorder};
-use cri::{ContainerId, Runtime};
+use cri::{ContainerId, Runtime, Tally};
 use objects::api::core::v1::Service;
 use tokio::sync::Mutex;
 
 use crate::config::Config;
 use crate::gauge::Gauge;
+use crate::measure::Walked;
 use crate::meter::Meter;
 use crate::outbound::Lookups;
 use crate::pull::{Pace, Records};
@@ -46,6 +47,8 @@ pub(crate) struct Ctx {
     /// With whose credentials images came here (LC-312).
     pub(crate) pulled: Arc<Records>,
     pub(crate) meter: Meter,
+    /// What pods take of the disk, by UID.
+    pub(crate) walks: Tally<Walked>,
     /// Those that have an address, for the environment of containers.
     pub(crate) services: Arc<Cache<Service>>,
     pub(crate) runtime_classes: Classes,

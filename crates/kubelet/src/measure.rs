@@ -3,7 +3,7 @@
 //! Decides: nothing; it counts.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cri::{ContainerStats, CriError, DiskUsage, SandboxStats};
@@ -33,11 +33,18 @@ pub(crate) async fn measure(ctx: &Arc<Ctx>, pods: Vec<Arc<Pod>>, depth: Depth) -
     let sandboxes = offered(ctx.runtime.sandbox_stats(None).await)?;
     let containers = offered(ctx.runtime.container_stats(None).await)?;
     let imagefs = ctx.runtime.image_fs().await.ok().map(|fs| fs.mount_point);
+    let runs = |pod: &Pod| sandboxes.iter().any(|stats| Some(&stats.pod_uid) == pod.metadata.uid.as_ref());
+    let walks = pods.iter().filter(|pod| runs(pod) && is_walked(pod, depth)).filter_map(|pod| {
+        let (ctx, of) = (ctx.clone(), pod.clone());
+        Some((pod.metadata.uid.clone()?, move || Walked::of(&ctx.config, &of)))
+    });
+    // A pod whose files take long to count holds up neither the others nor the signals.
+    let walked = ctx.walks.figures(walks.collect()).await;
     let ctx = ctx.clone();
     let look = move || {
         let mut signals = ctx.gauge.read(&ctx.config.root, imagefs.as_deref());
         signals.insert(Signal::AllocatableMemoryAvailable, left_for_pods(&ctx.config, &sandboxes));
-        let books = Books { ctx: &ctx, sandboxes, containers, depth };
+        let books = Books { ctx: &ctx, sandboxes, containers, walked };
         let pods = pods.iter().filter_map(|pod| Some((pod.metadata.uid.clone()?, books.usage(pod)?))).collect();
         Measurement { signals, pods }
     };
@@ -66,7 +73,8 @@ struct Books<'a> {
     ctx: &'a Ctx,
     sandboxes: Vec<SandboxStats>,
     containers: Vec<ContainerStats>,
-    depth: Depth,
+    /// By UID.
+    walked: BTreeMap<String, Walked>,
 }
 
 impl Books<'_> {
@@ -74,43 +82,57 @@ impl Books<'_> {
     fn usage(&self, pod: &Pod) -> Option<PodUsage> {
         let uid = pod.metadata.uid.as_deref()?;
         let sandbox = self.sandboxes.iter().find(|stats| stats.pod_uid == uid)?;
-        let pod_dir = self.ctx.config.pod_dir(uid);
+        let walked = self.walked.get(uid).cloned().unwrap_or_default();
         let mut usage = PodUsage {
             memory_bytes: signed(sandbox.usage.memory_working_set_bytes),
             processes: signed(sandbox.usage.processes),
             // LC-165: what it lives from is not there any more.
-            is_storage_lost: std::fs::read_dir(&pod_dir).is_err(),
+            is_storage_lost: std::fs::read_dir(self.ctx.config.pod_dir(uid)).is_err(),
+            empty_dirs: walked.empty_dirs,
             ..PodUsage::default()
         };
-        let is_walked = self.depth == Depth::Whole || pod.spec.as_ref().is_some_and(has_storage_limit);
         let mut total = sandbox.disk;
-        // Of all instances there were, also of containers that ended.
-        let logs = if is_walked { by_directory(&self.log_dir(pod)) } else { BTreeMap::new() };
-        logs.values().for_each(|used| add(&mut total, *used));
+        add(&mut total, walked.own);
+        walked.logs.values().for_each(|used| add(&mut total, *used));
         for stats in self.containers.iter().filter(|stats| stats.pod_uid == uid) {
             let mut disk = stats.writable_layer;
             add(&mut total, disk);
-            add(&mut disk, logs.get(&stats.name).copied().unwrap_or_default());
+            add(&mut disk, walked.logs.get(&stats.name).copied().unwrap_or_default());
             let memory_bytes = signed(stats.usage.memory_working_set_bytes);
             let own = ContainerUsage { memory_bytes, disk_bytes: signed(disk.bytes) };
             usage.containers.insert(stats.name.clone(), own);
         }
-        if is_walked {
-            OWN_FILES.iter().for_each(|name| add(&mut total, tree(&pod_dir.join(name))));
-            for directory in LOCAL_VOLUMES {
-                add(&mut total, tree(&pod_dir.join("volumes").join(directory)));
-            }
-            usage.empty_dirs = empty_dirs(&pod_dir, pod);
-        }
         (usage.disk_bytes, usage.inodes) = (signed(total.bytes), signed(total.inodes));
         Some(usage)
     }
+}
 
-    fn log_dir(&self, pod: &Pod) -> PathBuf {
+/// What a pod takes of the node's disk besides what its runtime counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Walked {
+    /// By container: of all instances there were, also of containers that ended.
+    logs: BTreeMap<String, DiskUsage>,
+    /// Files the agent made for it, and volumes.
+    own: DiskUsage,
+    /// Bytes by volume.
+    empty_dirs: BTreeMap<String, i64>,
+}
+
+impl Walked {
+    fn of(config: &Config, pod: &Pod) -> Self {
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
-        let meta = &pod.metadata;
-        self.ctx.config.pod_log_dir(&text(&meta.namespace), &text(&meta.name), &text(&meta.uid))
+        let (meta, uid) = (&pod.metadata, text(&pod.metadata.uid));
+        let pod_dir = config.pod_dir(&uid);
+        let volumes = LOCAL_VOLUMES.iter().map(|name| pod_dir.join("volumes").join(name));
+        let mut own = DiskUsage::default();
+        OWN_FILES.iter().map(|name| pod_dir.join(name)).chain(volumes).for_each(|path| add(&mut own, tree(&path)));
+        let logs = by_directory(&config.pod_log_dir(&text(&meta.namespace), &text(&meta.name), &uid));
+        Self { logs, own, empty_dirs: empty_dirs(&pod_dir, pod) }
     }
+}
+
+fn is_walked(pod: &Pod, depth: Depth) -> bool {
+    depth == Depth::Whole || pod.spec.as_ref().is_some_and(has_storage_limit)
 }
 
 fn has_storage_limit(spec: &PodSpec) -> bool {

@@ -2,10 +2,13 @@
 //! Events of the node; and whom because a container was, told as Events of its
 //! pod. Whether that ended the container is the runtime's to tell.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use ambient::Mono;
 use client::{About, Severity};
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use tokio::io::unix::AsyncFd;
@@ -38,10 +41,11 @@ fn open(path: &Path) -> std::io::Result<AsyncFd<OwnedFd>> {
 
 async fn follow(ctx: &Ctx, log: &AsyncFd<OwnedFd>) {
     let mut buffer = [0; RECORD_BYTES_MAX];
+    let mut told = Told::default();
     while let Ok(mut ready) = log.readable().await {
         match rustix::io::read(log.get_ref(), &mut buffer) {
             Ok(0) => return,
-            Ok(length) => tell(ctx, &String::from_utf8_lossy(&buffer[..length])).await,
+            Ok(length) => tell(ctx, &mut told, &String::from_utf8_lossy(&buffer[..length])).await,
             Err(rustix::io::Errno::AGAIN) => ready.clear_ready(),
             // Records that were overwritten before they were read.
             Err(rustix::io::Errno::PIPE | rustix::io::Errno::INTR) => {}
@@ -50,16 +54,50 @@ async fn follow(ctx: &Ctx, log: &AsyncFd<OwnedFd>) {
     }
 }
 
-async fn tell(ctx: &Ctx, records: &str) {
+async fn tell(ctx: &Ctx, told: &mut Told, records: &str) {
     for (process, pid) in records.lines().filter_map(victim) {
         let message = format!("System OOM encountered, victim process: {process}, pid: {pid}");
         ctx.recorder.record(about_node(ctx), Severity::Warning, "SystemOOM", &message, ctx.clock.now());
     }
     for (container, process, pid) in records.lines().filter_map(victim_in_container) {
+        let now = ctx.clock.now();
+        let Some(silent) = told.begin(container, now.mono) else { continue };
         if let Some(about) = about_container(ctx, container).await {
-            let message = format!("Memory cgroup out of memory: Killed process {pid} ({process})");
-            ctx.recorder.record(about, Severity::Warning, "OOMKilling", &message, ctx.clock.now());
+            let more = if silent > 0 { format!(", and {silent} others before") } else { String::new() };
+            let message = format!("Memory cgroup out of memory: Killed process {pid} ({process}){more}");
+            ctx.recorder.record(about, Severity::Warning, "OOMKilling", &message, now);
         }
+    }
+}
+
+/// Of which containers was told lately, and of how many victims since then was
+/// not: one that loses a child every moment costs no more than one that lost one.
+#[derive(Default)]
+struct Told(BTreeMap<String, (Mono, u32)>);
+
+/// Between two Events about one container.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Containers that are remembered, and for how long.
+const TOLD_MAX: usize = 1024;
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+impl Told {
+    /// How many were passed over, if it is time to tell again.
+    fn begin(&mut self, container: &str, now: Mono) -> Option<u32> {
+        if let Some((at, silent)) = self.0.get_mut(container) {
+            if now.since(*at) < SILENCE {
+                *silent = silent.saturating_add(1);
+                return None;
+            }
+            *at = now;
+            return Some(std::mem::take(silent));
+        }
+        self.0.retain(|_, (at, _)| now.since(*at) < REMEMBERED);
+        if self.0.len() >= TOLD_MAX {
+            return None;
+        }
+        self.0.insert(container.to_owned(), (now, 0));
+        Some(0)
     }
 }
 
@@ -132,5 +170,24 @@ mod tests {
         let global = record("dd").replace("CONSTRAINT_MEMCG", "CONSTRAINT_NONE");
         assert_eq!(victim_in_container(&global), None);
         assert_eq!(victim_in_container("6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,task=x"), None);
+    }
+
+    #[test]
+    fn a_container_that_loses_many_is_told_of_now_and_then_and_with_their_number() {
+        let start = ambient::Clock::manual().now().mono;
+        let mut told = Told::default();
+        assert_eq!(told.begin("a", start), Some(0));
+        for _ in 0..500 {
+            assert_eq!(told.begin("a", start + Duration::from_secs(9)), None);
+        }
+        assert_eq!(told.begin("b", start + Duration::from_secs(9)), Some(0), "a neighbour is heard");
+        assert_eq!(told.begin("a", start + SILENCE), Some(500));
+        assert_eq!(told.begin("a", start + SILENCE), None);
+        for number in 0..10 * TOLD_MAX {
+            told.begin(&number.to_string(), start + SILENCE);
+        }
+        assert_eq!(told.0.len(), TOLD_MAX);
+        assert_eq!(told.begin("new", start + SILENCE + REMEMBERED), Some(0), "old ones are forgotten");
+        assert_eq!(told.0.len(), 1);
     }
 }

@@ -2,6 +2,7 @@
 //! downward API, and projections of them (LC-319, LC-320, LC-323).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::ctx::Ctx;
 use crate::env::expand::{TOTAL_BYTES_MAX, all_too_long};
@@ -9,6 +10,7 @@ use crate::env::{self, Keys, Needed, References, Surroundings};
 use bytes::Bytes;
 use client::{ApiError, Client};
 use objects::api::core::v1::{ConfigMap, DownwardAPIVolumeFile, KeyToPath, Pod, Secret, Volume, VolumeProjection};
+use tokio::sync::OwnedSemaphorePermit;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct File {
@@ -41,17 +43,83 @@ impl Room {
 
     fn take(&mut self, path: &str, bytes: usize) -> Result<(), String> {
         let entries = std::path::Path::new(path).components().count() * ENTRY_BYTES;
-        let full =
-            || format!("no space left on device: the pod's projected files have more than {POD_BYTES_MAX} bytes");
         self.left = self.left.checked_sub(bytes + entries).ok_or_else(full)?;
         Ok(())
     }
 }
 
+/// The keys of a config map or secret.
+type Entries = BTreeMap<String, Bytes>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    ConfigMap,
+    Secret,
+}
+
 /// The files of a volume, within what the pod has room for.
-pub(crate) struct Drawn<'a> {
+struct Drawn<'a> {
+    files: Files,
+    room: &'a mut Room,
+    /// Objects that were asked for, once each, however often they are shown.
+    read: BTreeMap<(Kind, String), Option<Arc<Entries>>>,
+    /// Of these, and of what was made.
+    held_bytes: usize,
+    /// Of one that holds much.
+    place: Option<OwnedSemaphorePermit>,
+}
+
+/// Whoever holds more for one volume needs a place among those that do.
+const LARGE_BYTES: usize = 4 << 20;
+
+impl<'a> Drawn<'a> {
+    fn new(room: &'a mut Room) -> Self {
+        Self { files: Files::new(), room, read: BTreeMap::new(), held_bytes: 0, place: None }
+    }
+
+    /// Only large volumes wait here, and only for each other.
+    async fn hold(&mut self, ctx: &Ctx, bytes: usize) -> Result<(), String> {
+        self.held_bytes += bytes;
+        if self.held_bytes > POD_BYTES_MAX {
+            return Err(full());
+        }
+        if self.held_bytes > LARGE_BYTES && self.place.is_none() {
+            self.place = ctx.turns.place_for_large().await;
+        }
+        Ok(())
+    }
+
+    /// `None`: there is no such object.
+    async fn entries(&mut self, ctx: &Ctx, pod: &Pod, kind: Kind, name: &str) -> Result<Option<Arc<Entries>>, String> {
+        let key = (kind, name.to_owned());
+        if let Some(known) = self.read.get(&key) {
+            return Ok(known.clone());
+        }
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let entries: Option<Entries> = match kind {
+            Kind::ConfigMap => existing(ctx.client.get::<ConfigMap>(namespace, name).await)?.map(|map| {
+                let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into()));
+                let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0.into()));
+                text.chain(binary).collect()
+            }),
+            Kind::Secret => existing(ctx.client.get::<Secret>(namespace, name).await)?
+                .map(|secret| secret.data.into_iter().flatten().map(|(key, value)| (key, value.0.into())).collect()),
+        };
+        self.hold(ctx, entries.iter().flatten().map(|(key, value)| key.len() + value.len()).sum()).await?;
+        let entries = entries.map(Arc::new);
+        self.read.insert(key, entries.clone());
+        Ok(entries)
+    }
+}
+
+fn full() -> String {
+    format!("no space left on device: the pod's projected files have more than {POD_BYTES_MAX} bytes")
+}
+
+/// What is to be written, and the place of one that is large.
+pub(crate) struct Gathered {
     pub(crate) files: Files,
-    pub(crate) room: &'a mut Room,
+    pub(crate) place: Option<OwnedSemaphorePermit>,
 }
 
 pub(crate) fn is_payload(volume: &Volume) -> bool {
@@ -90,8 +158,8 @@ pub(crate) async fn files(
     volume: &Volume,
     user: Option<u32>,
     room: &mut Room,
-) -> Result<Files, String> {
-    let mut files = Drawn { files: Files::new(), room };
+) -> Result<Gathered, String> {
+    let mut files = Drawn::new(room);
     if let Some(source) = &volume.config_map {
         let choice = Choice::new(source.items.as_deref(), source.optional, source.default_mode.unwrap_or(MODE));
         take_config_map(ctx, pod, &source.name, choice, &mut files).await?;
@@ -101,14 +169,15 @@ pub(crate) async fn files(
         take_secret(ctx, pod, source.secret_name.as_deref().unwrap_or_default(), choice, &mut files).await?;
     }
     if let Some(source) = &volume.downward_api {
-        take_fields(ctx, pod, source.items.iter().flatten(), source.default_mode.unwrap_or(MODE), &mut files)?;
+        take_fields(ctx, pod, source.items.iter().flatten(), source.default_mode.unwrap_or(MODE), &mut files).await?;
     }
     if let Some(source) = &volume.projected {
         for projection in source.sources.iter().flatten() {
             project(ctx, pod, projection, (source.default_mode.unwrap_or(MODE), user), &mut files).await?;
         }
     }
-    Ok(files.files)
+    let Drawn { files, place, .. } = files;
+    Ok(Gathered { files, place })
 }
 
 async fn project(
@@ -130,7 +199,7 @@ async fn project(
         take_secret(ctx, pod, &source.name, choice, files).await?;
     }
     if let Some(source) = &source.downward_api {
-        take_fields(ctx, pod, source.items.iter().flatten(), mode, files)?;
+        take_fields(ctx, pod, source.items.iter().flatten(), mode, files).await?;
     }
     if let Some(source) = &source.service_account_token {
         let token = ctx.tokens.get(ctx, pod, source).await?;
@@ -199,14 +268,10 @@ async fn take_config_map(
     choice: Choice<'_>,
     files: &mut Drawn<'_>,
 ) -> Result<(), String> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let Some(map) = existing(ctx.client.get::<ConfigMap>(namespace, name).await)? else {
+    let Some(entries) = files.entries(ctx, pod, Kind::ConfigMap, name).await? else {
         return if choice.is_optional { Ok(()) } else { Err(format!("configmap \"{name}\" not found")) };
     };
-    let text = map.data.into_iter().flatten().map(|(key, value)| (key, value.into()));
-    let binary = map.binary_data.into_iter().flatten().map(|(key, value)| (key, value.0.into()));
-    let missing = |key: &str| format!("configmap references non-existent config key: {key}");
-    choice.select(text.chain(binary).collect(), missing, files)
+    choice.select(&entries, |key| format!("configmap references non-existent config key: {key}"), files)
 }
 
 async fn take_secret(
@@ -216,13 +281,10 @@ async fn take_secret(
     choice: Choice<'_>,
     files: &mut Drawn<'_>,
 ) -> Result<(), String> {
-    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-    let Some(secret) = existing(ctx.client.get::<Secret>(namespace, name).await)? else {
+    let Some(entries) = files.entries(ctx, pod, Kind::Secret, name).await? else {
         return if choice.is_optional { Ok(()) } else { Err(format!("secret \"{name}\" not found")) };
     };
-    let entries = secret.data.into_iter().flatten().map(|(key, value)| (key, value.0.into())).collect();
-    let missing = |key: &str| format!("references non-existent secret key: {key}");
-    choice.select(entries, missing, files)
+    choice.select(&entries, |key| format!("references non-existent secret key: {key}"), files)
 }
 
 /// Which keys of an object become files.
@@ -239,14 +301,9 @@ impl<'a> Choice<'a> {
     }
 
     /// LC-320: all keys, or the listed ones under their own paths.
-    fn select(
-        self,
-        entries: BTreeMap<String, Bytes>,
-        missing: impl Fn(&str) -> String,
-        files: &mut Drawn<'_>,
-    ) -> Result<(), String> {
+    fn select(self, entries: &Entries, missing: impl Fn(&str) -> String, files: &mut Drawn<'_>) -> Result<(), String> {
         let Some(items) = self.items else {
-            return entries.into_iter().try_for_each(|(key, value)| put(files, &key, value, self.mode));
+            return entries.iter().try_for_each(|(key, value)| put(files, key, value.clone(), self.mode));
         };
         for item in items {
             match entries.get(&item.key) {
@@ -259,7 +316,7 @@ impl<'a> Choice<'a> {
     }
 }
 
-fn take_fields<'a>(
+async fn take_fields<'a>(
     ctx: &Ctx,
     pod: &Pod,
     items: impl Iterator<Item = &'a DownwardAPIVolumeFile>,
@@ -282,7 +339,10 @@ fn take_fields<'a>(
             (None, Some(field)) => env::resource_value(field, &Default::default(), &around)?,
             (None, None) => continue,
         };
+        files.hold(ctx, value.len()).await?;
         put(files, &item.path, value.into(), item.mode.unwrap_or(mode))?;
+        // Many of them, of a pod with long annotations, are work for a while.
+        tokio::task::yield_now().await;
     }
     Ok(())
 }
@@ -310,14 +370,14 @@ mod tests {
         let item = |key: &str| KeyToPath { key: key.into(), path: format!("d/{key}"), mode: Some(0o600) };
         let missing = |key: &str| format!("references non-existent secret key: {key}");
         let mut room = Room::new();
-        let mut files = Drawn { files: Files::new(), room: &mut room };
+        let mut files = Drawn::new(&mut room);
         let (a, b) = ([item("a")], [item("b")]);
-        Choice::new(Some(&a), None, MODE).select(entries(), missing, &mut files).unwrap();
+        Choice::new(Some(&a), None, MODE).select(&entries(), missing, &mut files).unwrap();
         let expected = File { content: "1".into(), mode: 0o600, owner: None };
         assert_eq!(files.files, Files::from([("d/a".to_owned(), expected)]));
-        let refused = Choice::new(Some(&b), None, MODE).select(entries(), missing, &mut files);
+        let refused = Choice::new(Some(&b), None, MODE).select(&entries(), missing, &mut files);
         assert_eq!(refused, Err("references non-existent secret key: b".to_owned()));
-        assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(entries(), missing, &mut files), Ok(()));
+        assert_eq!(Choice::new(Some(&b), Some(true), MODE).select(&entries(), missing, &mut files), Ok(()));
     }
 
     #[test]
@@ -333,7 +393,7 @@ mod tests {
     #[test]
     fn a_payload_cannot_leave_its_volume() {
         let mut room = Room::new();
-        let mut files = Drawn { files: Files::new(), room: &mut room };
+        let mut files = Drawn::new(&mut room);
         for path in ["../x", "/x", "a/../../x", "..data", ""] {
             assert!(put(&mut files, path, Bytes::new(), MODE).is_err(), "{path}");
         }
@@ -346,9 +406,9 @@ mod tests {
         let items: Vec<KeyToPath> =
             (0..1_000).map(|n| KeyToPath { key: "a".into(), path: n.to_string(), mode: None }).collect();
         let mut room = Room::new();
-        let mut drawn = Drawn { files: Files::new(), room: &mut room };
+        let mut drawn = Drawn::new(&mut room);
         let missing = |key: &str| key.to_owned();
-        let refused = Choice::new(Some(&items), None, MODE).select(entries.clone(), missing, &mut drawn).unwrap_err();
+        let refused = Choice::new(Some(&items), None, MODE).select(&entries, missing, &mut drawn).unwrap_err();
         assert_eq!(refused, "no space left on device: the pod's projected files have more than 67108864 bytes");
         assert_eq!(drawn.files.len(), 63);
         let shared = entries["a"].as_ptr();
@@ -359,7 +419,7 @@ mod tests {
     fn lc_320_small_files_and_deep_paths_count_too() {
         let fitting = |path: &dyn Fn(usize) -> String| {
             let mut room = Room::new();
-            let mut drawn = Drawn { files: Files::new(), room: &mut room };
+            let mut drawn = Drawn::new(&mut room);
             (0..).take_while(|&number| put(&mut drawn, &path(number), Bytes::new(), MODE).is_ok()).count()
         };
         assert_eq!(fitting(&|number| number.to_string()), POD_BYTES_MAX / ENTRY_BYTES);

@@ -19,11 +19,12 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use cri::{Mount, Propagation};
 use lifecycle::{Lack, MissingVolume};
 use objects::api::core::v1::{Container, Pod, Volume, VolumeMount};
-use tokio::sync::{OwnedMutexGuard, Semaphore};
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 
 use crate::ctx::Ctx;
 use crate::env::expand::expand_path;
@@ -296,6 +297,9 @@ async fn set_up(ctx: &Ctx, pod: &Pod, pod_dir: &Path, volume: &Volume, room: &mu
 /// The old content and the new stand side by side for a moment.
 const SECRET_BYTES_MAX: u64 = 2 * payload::POD_BYTES_MAX as u64;
 
+/// So long the API server may take for all that one volume shows.
+const GATHERING_MAX: Duration = Duration::from_secs(30);
+
 /// True: the volume has new content.
 async fn write_payload(
     ctx: &Ctx,
@@ -305,8 +309,10 @@ async fn write_payload(
     room: &mut payload::Room,
 ) -> Result<bool, String> {
     let owner = Owner::of(pod);
-    let _writer = ctx.turns.writers.acquire().await;
-    let files = payload::files(ctx, pod, volume, owner.user, room).await?;
+    let gathering = payload::files(ctx, pod, volume, owner.user, room);
+    let gathered = tokio::time::timeout(GATHERING_MAX, gathering).await;
+    let too_late = |_| format!("timed out reading from the API server what volume {:?} shows", volume.name);
+    let payload::Gathered { files, place: _place } = gathered.map_err(too_late)??;
     let (is_secret, now) = (payload::is_secret(volume), ctx.clock.now().wall);
     let write = move || {
         // Secrets stay off the disk, where they would outlive the pod.
@@ -331,16 +337,16 @@ fn make_pod_dirs(dir: &Path, log_dir: &Path) -> io::Result<()> {
 /// tearing down never overlap for one UID.
 pub(crate) struct Turns {
     of_pods: Mutex<BTreeMap<String, Weak<tokio::sync::Mutex<()>>>>,
-    /// Whoever holds the content of a volume in memory.
-    writers: Semaphore,
+    /// Whoever holds much content of a volume in memory, at most one for each pod.
+    large: Arc<Semaphore>,
 }
 
-/// Volumes that are read from the API and written at the same time.
-const WRITERS_MAX: usize = 8;
+/// Large volumes that are read from the API and written at the same time.
+const LARGE_MAX: usize = 8;
 
 impl Default for Turns {
     fn default() -> Self {
-        Self { of_pods: Mutex::default(), writers: Semaphore::new(WRITERS_MAX) }
+        Self { of_pods: Mutex::default(), large: Arc::new(Semaphore::new(LARGE_MAX)) }
     }
 }
 
@@ -355,6 +361,11 @@ impl Turns {
             turn
         };
         turn.lock_owned().await
+    }
+
+    /// Given back when it is dropped.
+    pub(crate) async fn place_for_large(&self) -> Option<OwnedSemaphorePermit> {
+        self.large.clone().acquire_owned().await.ok()
     }
 }
 

@@ -288,7 +288,7 @@ impl Node {
         let mut plan = NodePlan::default();
         self.plan_pressure(&mut plan, now);
         self.plan_images(&mut plan, now);
-        let deadlines = [self.shutdown.deadline(), self.next_resize_retry()];
+        let deadlines = [self.shutdown.deadline(), self.next_resize_retry(), self.next_end_of_waiting()];
         for at in deadlines.into_iter().flatten() {
             plan.wake(at);
         }
@@ -299,6 +299,7 @@ impl Node {
     /// Time alone can decide: call it at `wake_at`.
     pub fn pass_time(&mut self, now: Now) {
         self.advance_shutdown(now);
+        self.end_waiting(now);
         if self.next_resize_retry().is_some_and(|at| at <= now.mono) {
             self.retry_resizes(now);
         }

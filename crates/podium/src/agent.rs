@@ -2,6 +2,7 @@
 //! names; and how a node agent is put together, for `podium up` as well.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 
 use ambient::{Clock, Ids, Rng, Timestamp};
@@ -40,6 +41,8 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
     let shown = args.kubeconfig.display();
     let client = Client::from_kubeconfig(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
     let client = client.with_jitter(rng.split());
+    let (host, port) = client::server(&args.kubeconfig).await.with_context(|| format!("--kubeconfig {shown}"))?;
+    let api_port = node::is_here(&host).then_some(port);
     let tcp = bind_kubelet(&args.node).await?;
     let address = tcp.local_addr()?;
     let instance = Instance::open(args.place.places(), args.node.pod_cidr.as_deref(), &mut rng)?;
@@ -55,7 +58,7 @@ async fn agent(args: &Agent, settings: &Settings) -> Result<()> {
         name: &name,
         host_ip,
         internal_ip,
-        api_port: None,
+        api_port,
         listener: kubelet::Listener { tcp, tls },
         containers: &containers,
         client: client.clone(),
@@ -126,7 +129,7 @@ pub(crate) struct NodeAgent<'a> {
     pub(crate) host_ip: IpAddr,
     /// Where API servers elsewhere find the agent.
     pub(crate) internal_ip: IpAddr,
-    /// Of the API server in this process.
+    /// Of the API server in this process, or on this machine.
     pub(crate) api_port: Option<u16>,
     pub(crate) listener: kubelet::Listener,
     pub(crate) containers: &'a Containers,
@@ -161,7 +164,7 @@ impl NodeAgent<'_> {
             log_limits: settings.kubelet.log_limits(),
             log_workers: settings.kubelet.log_workers(),
             rules: settings.kubelet.rules(&settings.gates, Rules::upstream(vec![self.host_ip])),
-            settings: NodeSettings { host_ports, ..settings.kubelet.settings(&settings.gates)? },
+            settings: node_settings(settings, host_ports, Path::new("/sys"))?,
             static_pods: settings.kubelet.static_pod_path.clone(),
             static_url: settings.kubelet.static_url()?,
             gates: settings.gates.clone(),
@@ -173,5 +176,33 @@ impl NodeAgent<'_> {
         node::set_oom_score(settings.kubelet.oom_score_adj());
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
         Ok(kubelet.with_server(self.listener).with_logind(Logind::default()))
+    }
+}
+
+/// What the operator configured, with what this machine has.
+fn node_settings(settings: &Settings, host_ports: HostPortRules, sys: &Path) -> Result<NodeSettings> {
+    let has_app_armor = node::has_app_armor(sys);
+    Ok(NodeSettings { host_ports, has_app_armor, ..settings.kubelet.settings(&settings.gates)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is refused by it, and who is not: `lifecycle` and `kubelet` show that.
+    #[test]
+    fn pods_with_profiles_are_welcome_where_the_kernel_has_app_armor() {
+        let sys = tempfile::tempdir().unwrap();
+        let has = || {
+            let settings = node_settings(&Settings::default(), HostPortRules::default(), sys.path());
+            settings.unwrap().has_app_armor
+        };
+        assert!(!has(), "there is no module");
+        let parameters = sys.path().join("module/apparmor/parameters");
+        std::fs::create_dir_all(&parameters).unwrap();
+        for (text, expected) in [("N\n", false), ("Y\n", true), ("", false)] {
+            std::fs::write(parameters.join("enabled"), text).unwrap();
+            assert_eq!(has(), expected, "{text:?}");
+        }
     }
 }

@@ -66,6 +66,14 @@ pub(crate) fn on_this_machine(listening: SocketAddr) -> SocketAddr {
     }
 }
 
+/// Whether a host of a URL is this machine.
+pub(crate) fn is_here(host: &str) -> bool {
+    match host.parse::<IpAddr>() {
+        Ok(ip) => ip.is_loopback() || local_addresses().any(|own| own == ip),
+        Err(_) => host == "localhost",
+    }
+}
+
 /// Ports below are root's on this machine, so they are not for pods either.
 pub(crate) fn host_port_min() -> u16 {
     let text = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
@@ -74,6 +82,11 @@ pub(crate) fn host_port_min() -> u16 {
 
 /// As Linux has it.
 const HOST_PORT_MIN: u16 = 1024;
+
+/// Whether the kernel below `sys` keeps processes to AppArmor profiles.
+pub(crate) fn has_app_armor(sys: &Path) -> bool {
+    fs::read_to_string(sys.join("module/apparmor/parameters/enabled")).is_ok_and(|text| text.starts_with('Y'))
+}
 
 /// LC-333: out of memory, a pod goes before the agent does. What it starts
 /// inherits it, except for containers.
@@ -198,6 +211,21 @@ mod tests {
         for bad in ["", "Edge", "a_b", "-a", "a-"] {
             assert!(name(Some(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_server_on_this_machine_is_known_by_its_address() {
+        for (host, expected) in [
+            ("127.0.0.1", true),
+            ("127.0.0.9", true),
+            ("::1", true),
+            ("localhost", true),
+            ("198.51.100.7", false),
+            ("api.example.org", false),
+        ] {
+            assert_eq!(is_here(host), expected, "{host}");
+        }
+        assert!(local_addresses().all(|own| is_here(&own.to_string())));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::command::PIECES_MAX;
 use crate::ports::{PIECE_BYTES, Target};
-use crate::room::{Place, Room};
+use crate::room::{Place, Room, asking};
 use crate::upgrade::Form;
 use crate::websocket::{decoded, encoded};
 
@@ -32,6 +32,7 @@ where
 {
     let (mut sink, mut messages) = socket.split();
     let (tells, mut told) = mpsc::channel::<Message>(PIECES_MAX);
+    let (asks, mut asked) = mpsc::channel(1);
     let (inputs, connections): (Vec<_>, Vec<_>) = ports
         .iter()
         .zip((0..u8::MAX).step_by(2))
@@ -46,28 +47,45 @@ where
             let bytes = decoded(form, &message);
             let Some(&channel) = bytes.first().filter(|channel| channel.is_multiple_of(2)) else { continue };
             if let Some(input) = inputs.get(usize::from(channel / 2)) {
-                // Whoever dropped its end does not want it.
-                tokio::select! {
-                    biased;
-                    () = input.closed() => {}
-                    place = room.take(bytes.len()) => {
-                        let _ = input.send((bytes.slice(1..), place)).await;
+                let passing = async {
+                    // Whoever dropped its end does not want it.
+                    tokio::select! {
+                        biased;
+                        () = input.closed() => {}
+                        place = room.take(bytes.len()) => {
+                            let _ = input.send((bytes.slice(1..), place)).await;
+                        }
                     }
-                }
+                };
+                asking(passing, || asks.try_send(()).unwrap_or_default()).await;
             }
         }
     };
     let speaking = async {
-        while let Some(message) = told.recv().await {
+        loop {
+            let message = tokio::select! {
+                biased;
+                Some(()) = asked.recv() => Message::Ping(Bytes::new()),
+                message = told.recv() => match message {
+                    Some(message) => message,
+                    None => break,
+                },
+            };
             if sink.send(message).await.is_err() {
                 return;
             }
         }
         let _ = sink.close().await;
     };
+    let connecting = async {
+        join_all(connections).await;
+        std::future::pending::<()>().await;
+    };
     tokio::select! {
         biased;
-        () = async { tokio::join!(join_all(connections), speaking); } => {}
+        // When all connections have ended, or the client cannot be told of them.
+        () = speaking => {}
+        () = connecting => {}
         () = listening => {}
     }
 }

@@ -1,5 +1,7 @@
 //! A session and a client, whatever carries the client's streams.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use cri::{CriError, Input, Output, Session, TerminalSize};
 use serde_json::{Value, json};
@@ -68,6 +70,9 @@ pub(crate) const PIECES_MAX: usize = 16;
 /// Of output, sent as one.
 const PIECE_BYTES: usize = 32 << 10;
 
+/// So long a command has for what a client said before it went.
+const LAST_WORDS_MAX: Duration = Duration::from_secs(5);
+
 /// What a session is, which decides how its end is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
@@ -86,10 +91,16 @@ pub(crate) async fn converse(session: Session, purpose: Purpose, client: Client)
         // A client that left does not want to know.
         let _ = tells.send(Told::Status(status(purpose, exit.await))).await;
     };
+    // Its last words may still be taken, but not for ever.
+    let gone = async {
+        tells.closed().await;
+        tokio::time::sleep(LAST_WORDS_MAX).await;
+    };
     tokio::select! {
         biased;
         () = speaking => {}
         () = listening => {}
+        () = gone => {}
     }
 }
 

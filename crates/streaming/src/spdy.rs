@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
 use crate::command::PIECES_MAX;
-use crate::room::{Place, Room};
+use crate::room::{Place, Room, asking};
 use frame::Frame;
 use headers::{Compressor, Decompressor};
 
@@ -77,6 +77,9 @@ impl Outgoing {
 /// Streams a client may have open, and how long it may linger when all is said.
 const STREAMS_MAX: usize = 1024;
 const LINGER_MAX: Duration = Duration::from_secs(5);
+
+/// A server's are even.
+const ASKING_PING: u32 = 2;
 
 /// The streams to come, and what must run for them to flow.
 pub(crate) struct Session {
@@ -157,9 +160,10 @@ impl Reader {
                 Frame::Open { id, is_last, headers } => self.on_open(id, is_last, headers).await?,
                 Frame::Data { id, is_last, data } => self.on_data(id, is_last, data).await,
                 Frame::Reset { id } => drop(self.streams.remove(&id)),
-                Frame::Ping { id } => self.write(Frame::Ping { id }).await,
+                // Even ones are answers to our own.
+                Frame::Ping { id } if !id.is_multiple_of(2) => self.write(Frame::Ping { id }).await,
                 Frame::GoAway => return Ok(()),
-                Frame::Reply { .. } | Frame::Other => {}
+                Frame::Ping { .. } | Frame::Reply { .. } | Frame::Other => {}
             }
         }
         Ok(())
@@ -194,14 +198,17 @@ impl Reader {
         if let Some(stream) = self.streams.get(&id)
             && !data.is_empty()
         {
-            // Whoever dropped its end does not want it.
-            tokio::select! {
-                biased;
-                () = stream.closed() => {}
-                place = self.room.take(data.len()) => {
-                    let _ = stream.send(Unread { data, place }).await;
+            let passing = async {
+                // Whoever dropped its end does not want it.
+                tokio::select! {
+                    biased;
+                    () = stream.closed() => {}
+                    place = self.room.take(data.len()) => {
+                        let _ = stream.send(Unread { data, place }).await;
+                    }
                 }
-            }
+            };
+            asking(passing, || self.frames.try_send(Frame::Ping { id: ASKING_PING }).unwrap_or_default()).await;
         }
         if is_last {
             self.streams.remove(&id);

@@ -2,6 +2,7 @@
 //! do not know it.
 
 use std::future::Future;
+use std::pin::pin;
 
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
@@ -42,12 +43,18 @@ where
         while let Ok(count @ 1..) = read.read(&mut buffer).await {
             let piece = Bytes::copy_from_slice(&buffer[..count]);
             if sink.send(Message::Binary(piece)).await.is_err() {
-                return;
+                return false;
             }
         }
-        let _ = sink.close().await;
+        sink.close().await.is_ok()
     };
-    tokio::join!(into, out);
+    let (mut into, mut out) = (pin!(into), pin!(out));
+    tokio::select! {
+        biased;
+        // What a client said that cannot be told anything any more waits for nobody.
+        is_there = &mut out => if is_there { into.await },
+        () = &mut into => drop(out.await),
+    }
 }
 
 #[cfg(test)]

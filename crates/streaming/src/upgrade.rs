@@ -151,7 +151,7 @@ impl Upgrade {
 
     /// What the client says shares this room with others.
     pub fn within(self, room: Room) -> Self {
-        Self { room, ..self }
+        Self { room: room.of_one(), ..self }
     }
 
     /// Connects the client to a command until that has ended or the client is
@@ -201,7 +201,7 @@ impl PortsUpgrade {
 
     /// What the client says shares this room with others.
     pub fn within(self, room: Room) -> Self {
-        Self { room, ..self }
+        Self { room: room.of_one(), ..self }
     }
 
     /// Connects until the client is gone. Spawn it, then send the response.

@@ -17,7 +17,7 @@ use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use crate::command::{Client, Ends, PIECES_MAX, Piece, Said, Told, sizes};
-use crate::room::Room;
+use crate::room::{Room, asking};
 use crate::upgrade::{Form, Version};
 
 const STDIN: u8 = 0;
@@ -76,30 +76,50 @@ async fn talk<IO>(
     IO: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut sink, mut stream) = socket.split();
+    let (asks, mut asked) = mpsc::channel(1);
     let listening = async {
         while let Some(Ok(message)) = stream.next().await {
             for piece in pieces(&message, version) {
                 // Nobody listens any more; the client must still be heard out.
-                tokio::select! {
-                    biased;
-                    () = says.closed() => {}
-                    place = room.take(piece.weight()) => {
-                        let _ = says.send((piece, place)).await;
+                let passing = async {
+                    tokio::select! {
+                        biased;
+                        () = says.closed() => {}
+                        place = room.take(piece.weight()) => {
+                            let _ = says.send((piece, place)).await;
+                        }
                     }
-                }
+                };
+                asking(passing, || asks.try_send(()).unwrap_or_default()).await;
             }
         }
-        drop(says);
+        drop((says, asks));
     };
     let speaking = async {
         let form = version.form();
         // API-629: an empty message on the first stream it can have, the client may begin.
         sink.send(encoded(form, first, b"")).await?;
-        while let Some(piece) = told.recv().await {
+        let mut is_here = true;
+        loop {
+            let piece = tokio::select! {
+                biased;
+                asked = asked.recv(), if is_here => {
+                    if asked.is_some() {
+                        sink.send(Message::Ping(Bytes::new())).await?;
+                    } else {
+                        // The client is gone: nobody is to tell it anything more.
+                        is_here = false;
+                        told.close();
+                    }
+                    continue;
+                }
+                piece = told.recv() => piece,
+            };
             let message = match &piece {
-                Told::Stdout(bytes) => encoded(form, STDOUT, bytes),
-                Told::Stderr(bytes) => encoded(form, STDERR, bytes),
-                Told::Status(status) => match ending(version, status) {
+                None => break,
+                Some(Told::Stdout(bytes)) => encoded(form, STDOUT, bytes),
+                Some(Told::Stderr(bytes)) => encoded(form, STDERR, bytes),
+                Some(Told::Status(status)) => match ending(version, status) {
                     Some(text) => encoded(form, STATUS, text.as_bytes()),
                     None => continue,
                 },
@@ -116,7 +136,7 @@ async fn talk<IO>(
     tokio::select! {
         biased;
         spoken = &mut speaking => { let _: Result<(), tungstenite::Error> = spoken; }
-        // Whoever tells something still finds out that nobody is there.
+        // It says goodbye.
         () = &mut listening => { let _ = speaking.await; return; }
     }
     // Whoever leaves with unread input takes the last output back.

@@ -1,8 +1,9 @@
 //! Exec, attach and port-forward: the answer is a URL that works once, and the
 //! server behind it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use streaming::{Dial, PortsUpgrade, Refusal, Target, Upgrade};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use super::dispatch::ACCEPT_PAUSE;
 use super::{Answer, Server};
@@ -45,6 +47,32 @@ const QUESTION_MAX: Duration = Duration::from_secs(10);
 const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Of what it says.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
+
+/// Connections that may not have said which URL they want yet, the oldest first:
+/// whoever opens many of them and says nothing keeps nobody else waiting.
+#[derive(Default)]
+struct Silent(VecDeque<(AbortHandle, Arc<AtomicBool>)>);
+
+impl Silent {
+    fn add(&mut self, connection: AbortHandle, has_asked: Arc<AtomicBool>) {
+        if self.0.len() >= 2 * CONNECTIONS_MAX {
+            self.0.retain(is_silent);
+        }
+        self.0.push_back((connection, has_asked));
+    }
+
+    fn end_oldest(&mut self) {
+        while let Some(oldest) = self.0.pop_front() {
+            if is_silent(&oldest) {
+                return oldest.0.abort();
+            }
+        }
+    }
+}
+
+fn is_silent((connection, has_asked): &(AbortHandle, Arc<AtomicBool>)) -> bool {
+    !connection.is_finished() && !has_asked.load(Ordering::Relaxed)
+}
 
 impl Tickets {
     fn put(&self, token: String, wanted: Wanted, now: Mono) -> Answer<()> {
@@ -114,6 +142,7 @@ impl Server {
     /// Answers until dropped.
     pub(super) async fn serve_streams(&self, listener: TcpListener) {
         let mut connections = tokio::task::JoinSet::new();
+        let mut silent = Silent::default();
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {
             while connections.try_join_next().is_some() {}
@@ -125,12 +154,18 @@ impl Server {
                     continue;
                 }
             };
-            // Whoever is silent makes room within moments.
+            if places.available_permits() == 0 {
+                silent.end_oldest();
+            }
+            // Whoever has asked has its answer within moments.
             let Ok(place) = places.clone().acquire_owned().await else { return };
             let server = self.clone();
-            connections.spawn(async move {
+            let has_asked = Arc::new(AtomicBool::new(false));
+            let asking = has_asked.clone();
+            let handle = connections.spawn(async move {
                 let _place = place;
                 let answer = hyper::service::service_fn(move |request| {
+                    asking.store(true, Ordering::Relaxed);
                     let server = server.clone();
                     async move { Ok::<_, Infallible>(server.stream(request).await) }
                 });
@@ -146,6 +181,7 @@ impl Server {
                     Err(_) => tracing::debug!("a stream was not begun in time"),
                 }
             });
+            silent.add(handle, has_asked);
         }
     }
 
@@ -234,12 +270,7 @@ mod tests {
 
     use super::*;
 
-    /// The time is the test's: it passes while nothing else can be done.
-    #[tokio::test(start_paused = true)]
-    async fn connections_that_say_nothing_or_too_much_make_room_for_others() {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-        use tokio::net::TcpStream;
-
+    async fn serve() -> std::net::SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let streams_at = listener.local_addr().unwrap();
         let config = super::super::ServerConfig { log_root: "/nowhere".into(), streams_at };
@@ -247,6 +278,45 @@ mod tests {
         let runtime = Arc::new(cri::fake::Fake::new(Clock::manual(), ids.clone()));
         let server = Server::new(runtime, config, Clock::manual(), ids);
         tokio::spawn(async move { server.serve_streams(listener).await });
+        streams_at
+    }
+
+    /// No time passes while somebody works on another thread.
+    #[tokio::test(start_paused = true)]
+    async fn who_asks_waits_for_none_of_those_that_say_nothing() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        use tokio::net::TcpStream;
+
+        let (done, working) = std::sync::mpsc::channel::<()>();
+        let work = tokio::task::spawn_blocking(move || working.recv());
+        let streams_at = serve().await;
+        let mut silent = VecDeque::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push_back(TcpStream::connect(streams_at).await.unwrap());
+        }
+        for _ in 0..3 {
+            let mut asking = TcpStream::connect(streams_at).await.unwrap();
+            asking.write_all(b"GET /exec/none HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();
+            let mut answer = [0; 10];
+            asking.read_exact(&mut answer).await.unwrap();
+            assert_eq!(&answer, b"HTTP/1.1 4");
+            let oldest = silent.pop_front().unwrap().read(&mut [0]).await;
+            assert!(matches!(oldest, Ok(0) | Err(_)), "{oldest:?}");
+            silent.push_back(asking);
+        }
+        let newest = silent[CONNECTIONS_MAX - 4].try_read(&mut [0]).unwrap_err();
+        assert_eq!(newest.kind(), std::io::ErrorKind::WouldBlock, "the others may still ask");
+        drop(done);
+        work.await.unwrap().unwrap_err();
+    }
+
+    /// The time is the test's: it passes while nothing else can be done.
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_say_nothing_or_too_much_make_room_for_others() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        use tokio::net::TcpStream;
+
+        let streams_at = serve().await;
         let mut silent = Vec::new();
         for _ in 0..CONNECTIONS_MAX {
             silent.push(TcpStream::connect(streams_at).await.unwrap());

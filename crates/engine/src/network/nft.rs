@@ -298,21 +298,23 @@ impl Firewall {
         push(&mut batch, control(ControlMessage::BatchEnd), NLM_F_REQUEST);
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
         socket.send(&batch, 0)?;
-        answer(&socket)
+        answer(|buffer| socket.recv(buffer, 0))
     }
 }
 
 /// All that is there must be read, or the next to ask would take it for his.
-fn answer(socket: &Socket) -> io::Result<()> {
+fn answer(mut receive: impl FnMut(&mut bytes::BytesMut) -> io::Result<usize>) -> io::Result<()> {
     let mut outcome = Err(io::Error::other("the kernel did not answer"));
     let mut is_refused = false;
-    loop {
+    for _ in 0..ANSWERS_MAX {
         let mut buffer = bytes::BytesMut::with_capacity(ANSWER_BYTES_MAX);
-        match socket.recv(&mut buffer, 0) {
+        let told = match receive(&mut buffer) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return outcome,
-            outcome => outcome?,
+            // Answers were lost, for one: what was done is not known, and the others still wait.
+            Err(error) => Err(error),
+            Ok(_) => read_answer(&buffer),
         };
-        match read_answer(&buffer) {
+        match told {
             Ok(false) => {}
             _ if is_refused => {}
             Ok(true) => outcome = Ok(()),
@@ -322,6 +324,7 @@ fn answer(socket: &Socket) -> io::Result<()> {
             }
         }
     }
+    outcome
 }
 
 /// Is it the last one's confirmation?
@@ -397,3 +400,41 @@ fn push(batch: &mut Vec<u8>, message: NetfilterMessage, flags: u16) {
 const BATCH_BYTES_MAX: usize = 8 << 20;
 /// An error carries the message it is about.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// More than a batch has messages: whoever has so much to say says it for ever.
+const ANSWERS_MAX: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel says to one message; 0: it is done.
+    fn told(code: i32) -> Vec<u8> {
+        let header = |length: u32, kind: u16| [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), &[0; 10]].concat();
+        [header(36, 2), code.to_ne_bytes().to_vec(), header(16, 0)].concat()
+    }
+
+    #[test]
+    fn whatever_goes_wrong_no_answer_is_left_for_the_next() {
+        let lost = || Err(io::Error::from_raw_os_error(rustix::io::Errno::NOBUFS.raw_os_error()));
+        let empty = || Err(io::ErrorKind::WouldBlock.into());
+        for (answers, expected) in [
+            (vec![Ok(told(0))], None),
+            (vec![Ok(told(-17)), Ok(told(0))], Some(io::ErrorKind::AlreadyExists)),
+            (vec![lost(), Ok(told(-17)), Ok(told(0))], Some(lost_kind())),
+            (vec![Ok(told(-17)), lost(), Ok(told(-2))], Some(io::ErrorKind::AlreadyExists)),
+        ] {
+            let mut left = answers.into_iter();
+            let outcome = answer(|buffer| {
+                let datagram: Vec<u8> = left.next().unwrap_or_else(empty)?;
+                buffer.extend_from_slice(&datagram);
+                Ok(datagram.len())
+            });
+            assert_eq!(outcome.err().map(|error| error.kind()), expected);
+            assert_eq!(left.count(), 0, "all was read");
+        }
+    }
+
+    fn lost_kind() -> io::ErrorKind {
+        io::Error::from_raw_os_error(rustix::io::Errno::NOBUFS.raw_os_error()).kind()
+    }
+}

@@ -494,15 +494,15 @@ fn a_host_port_takes_nothing_that_the_node_listens_on() {
         let network = node.open("br0", 1, 24);
         let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
         let port = web(8080, address).port;
-        network.check_ports(std::slice::from_ref(&port)).await.unwrap();
+        network.check_ports(std::slice::from_ref(&port), Loopback::Kept).await.unwrap();
         let everywhere = TcpListener::bind("0.0.0.0:8080").unwrap();
-        let refused = network.check_ports(std::slice::from_ref(&port)).await.unwrap_err();
+        let refused = network.check_ports(std::slice::from_ref(&port), Loopback::Kept).await.unwrap_err();
         let told = "host port 8080/TCP is in use on this node: something listens on 0.0.0.0:8080";
         assert_eq!(refused.to_string(), told);
         drop(everywhere);
         // On the loopback alone: that stays its own, the rest is the pod's.
         let own = TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).unwrap();
-        network.check_ports(std::slice::from_ref(&port)).await.unwrap();
+        network.check_ports(std::slice::from_ref(&port), Loopback::Kept).await.unwrap();
         network.publish(|| vec![web(8080, address)]).await.unwrap();
         serve_one(own);
         assert_eq!(hear(Ipv4Addr::LOCALHOST, 8080).unwrap(), "hello 127.0.0.1");
@@ -526,10 +526,68 @@ fn nobody_on_the_node_listens_in_vain_where_a_host_port_is() {
         assert!(taken(TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).map(drop)));
         assert!(taken(std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 8080)).map(drop)));
         // What we hold ourselves is in nobody's way: a pod's next sandbox has the same port.
-        network.check_ports(&[web(8080, address).port]).await.unwrap();
+        network.check_ports(&[web(8080, address).port], Loopback::Kept).await.unwrap();
         network.publish(|| vec![web(8080, address)]).await.unwrap();
         assert!(std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 8080)).is_ok());
         network.publish(Vec::new).await.unwrap();
         assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).is_ok());
+    });
+}
+
+#[test]
+fn a_port_is_its_pods_from_the_moment_it_was_found_free() {
+    root_or_return!();
+    on_a_node(async || {
+        ip(&["link", "set", "lo", "up"]);
+        let (node, pod) = (Node::new(), Pod::new());
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        let (web, other) = (web(8080, address), web(8081, address));
+        let is_free = |port: u16| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
+        network.reserve_ports(std::slice::from_ref(&web.port)).await.unwrap();
+        assert!(!is_free(8080), "the pod is being made");
+        // Others come and go meanwhile.
+        network.publish(|| vec![other.clone()]).await.unwrap();
+        assert!(!is_free(8080) && !is_free(8081));
+        network.publish(|| vec![web.clone()]).await.unwrap();
+        assert!(!is_free(8080) && is_free(8081));
+        network.publish(Vec::new).await.unwrap();
+        assert!(is_free(8080));
+        // What is refused is not held either.
+        let theirs = TcpListener::bind("0.0.0.0:8081").unwrap();
+        let refused = network.reserve_ports(&[web.port.clone(), other.port.clone()]).await.unwrap_err();
+        assert!(refused.to_string().contains("something listens on 0.0.0.0:8081"), "{refused}");
+        assert!(is_free(8080));
+        // Unless it leads to a pod already: its next sandbox is refused, this one is not.
+        network.publish(|| vec![web.clone()]).await.unwrap();
+        assert!(network.reserve_ports(&[web.port.clone(), other.port]).await.is_err());
+        assert!(!is_free(8080));
+        drop(theirs);
+    });
+}
+
+#[test]
+fn a_daemon_on_the_loopback_comes_back_where_a_host_port_is() {
+    root_or_return!();
+    on_a_node(async || {
+        ip(&["link", "set", "lo", "up"]);
+        let (node, pod) = (Node::new(), Pod::new());
+        let network = node.open("br0", 1, 24);
+        let address = network.attach(&sandbox("one"), &pod.path()).await.unwrap().address;
+        let web = web(8080, address);
+        let daemon = TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).unwrap();
+        network.reserve_ports(std::slice::from_ref(&web.port)).await.unwrap();
+        network.publish(|| vec![web.clone()]).await.unwrap();
+        drop(daemon);
+        // Another pod's port changes while it is away.
+        let other = Published { port: HostPort { host_port: 9090, ..web.port.clone() }, address };
+        network.publish(|| vec![web.clone(), other]).await.unwrap();
+        let back = TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).unwrap();
+        serve_one(back);
+        assert_eq!(hear(Ipv4Addr::LOCALHOST, 8080).unwrap(), "hello 127.0.0.1");
+        // When no port leads there any more it is everybody's again, and held for the next pod.
+        network.publish(Vec::new).await.unwrap();
+        network.publish(|| vec![web]).await.unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, 8080)).is_err());
     });
 }

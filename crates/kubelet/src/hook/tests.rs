@@ -14,7 +14,7 @@ fn pod() -> PodRef {
 async fn run_in(fake: &Fake, id: &ContainerId, hook: HookSpec) -> Outcome {
     let pod = pod();
     let lookups = crate::outbound::Lookups::default();
-    let names = lookups.of("u1");
+    let names = lookups.of("default", "u1");
     run(&hook, &Subject { pod: &pod, container: "app", id, pod_ip: "127.0.0.1", runtime: fake, names }).await
 }
 

@@ -171,7 +171,7 @@ mod tests {
         let address = free.local_addr().unwrap();
         drop(free);
         let lookups = Lookups::default();
-        let names = lookups.of("u1");
+        let names = lookups.of("default", "u1");
         let error = dial(names, "127.0.0.1", address.port()).await.err();
         assert_eq!(error, Some(format!("dial tcp {address}: connect: connection refused")));
         let error = dial(names, "no-such-host.invalid", 80).await.err();
@@ -182,7 +182,7 @@ mod tests {
     async fn lc_253_a_socket_lingers_for_a_second_at_most() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let lookups = Lookups::default();
-        let socket = dial(lookups.of("u1"), "127.0.0.1", server.local_addr().unwrap().port()).await.unwrap();
+        let socket = dial(lookups.of("default", "u1"), "127.0.0.1", server.local_addr().unwrap().port()).await.unwrap();
         let (mut peer, _) = server.accept().await.unwrap();
         peer.write_all(b"unread").await.unwrap();
         drop(socket);

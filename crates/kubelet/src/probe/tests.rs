@@ -76,7 +76,7 @@ async fn ask_within(mechanism: &Mechanism, timeout: Duration) -> ProbeResult {
     let runtime = Fake::new(Clock::system(), Ids::new(Rng::seeded(1)));
     let lookups = crate::outbound::Lookups::default();
     let target = Target {
-        names: lookups.of("u1"),
+        names: lookups.of("default", "u1"),
         pod_ip: "127.0.0.1",
         container: &ContainerId::from("none"),
         variables: &BTreeMap::new(),
@@ -238,7 +238,7 @@ async fn lc_353_who_hands_out_pods_must_prove_who_it_is() {
     let url = crate::outbound::Url::new(true, "127.0.0.1", address.port(), "/");
     let (tls, body_bytes_max) = (crate::outbound::Tls::Verified, 1024);
     let lookups = crate::outbound::Lookups::default();
-    let names = lookups.of("");
+    let names = lookups.of("", "");
     let request = Request { url, headers: &[], user_agent: "podium", deadline: None, body_bytes_max, tls, names };
     let GetError::Failed(error) = outbound::get(request).await.unwrap_err() else { panic!("it spoke TLS") };
     assert!(error.contains("invalid peer certificate"), "{error}");

@@ -138,7 +138,7 @@ async fn exec(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Request
             tokio::spawn(held.during(|room| upgrade.within(room).exec(session)));
             Ok(begun(response))
         }
-        Streaming::At(url) => pass_through(request, upgrade.connection(), &url).await.map_err(Refused::Runtime),
+        Streaming::At(url) => pass_through(request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime),
     }
 }
 
@@ -151,7 +151,7 @@ async fn attach(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Reque
             tokio::spawn(held.during(|room| upgrade.within(room).attach(session)));
             Ok(begun(response))
         }
-        Streaming::At(url) => pass_through(request, upgrade.connection(), &url).await.map_err(Refused::Runtime),
+        Streaming::At(url) => pass_through(request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime),
     }
 }
 
@@ -176,10 +176,10 @@ async fn port_forward(ctx: &Arc<Ctx>, pods: &Pods, wanted: &Wanted<'_>, request:
     let ready = sandboxes.into_iter().find(|sandbox| sandbox.state == SandboxState::Ready);
     let sandbox = ready.filter(|_| wanted.uid.is_none_or(|uid| uid == pod.uid)).ok_or_else(missing)?.id;
     let (upgrade, response) = PortsUpgrade::ports(request).map_err(Refused::Handshake)?;
-    if let Some(url) = ctx.runtime.port_forward_url(&sandbox).await.map_err(Refused::Failed)? {
-        return pass_through(request, upgrade.connection(), &url).await.map_err(Refused::Runtime);
-    }
     let held = ctx.sessions.begin(&pod.uid).ok_or(Refused::TooMany)?;
+    if let Some(url) = ctx.runtime.port_forward_url(&sandbox).await.map_err(Refused::Failed)? {
+        return pass_through(request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime);
+    }
     let target = Target { dial: dial(ctx.clone(), sandbox), pod: pod.name, uid: pod.uid };
     tokio::spawn(held.during(|room| upgrade.within(room).run(target)));
     Ok(begun(response))
@@ -253,8 +253,14 @@ fn begun(response: Response<()>) -> Response<Body> {
     response.map(|()| Full::default().boxed_unsync())
 }
 
-/// Joins the client's connection with one to the runtime's own server.
-async fn pass_through(request: &Request<Incoming>, client: OnUpgrade, url: &str) -> Result<Response<Body>, Failure> {
+/// Joins the client's connection with one to the runtime's own server. What
+/// nobody has read there is that server's to bound.
+async fn pass_through(
+    request: &Request<Incoming>,
+    client: OnUpgrade,
+    url: &str,
+    held: Session,
+) -> Result<Response<Body>, Failure> {
     let uri: Uri = url.parse()?;
     let authority = uri.authority().ok_or("its address is not valid")?;
     let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
@@ -271,7 +277,8 @@ async fn pass_through(request: &Request<Incoming>, client: OnUpgrade, url: &str)
     let passed = passed.header(http::header::HOST, authority.as_str()).body(Empty::<Bytes>::new())?;
     let mut response = sender.send_request(passed).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-        tokio::spawn(join(client, hyper::upgrade::on(&mut response)));
+        let runtime = hyper::upgrade::on(&mut response);
+        tokio::spawn(held.during(|_room| join(client, runtime)));
     }
     let (parts, body) = response.into_parts();
     let bytes = match parts.status {
@@ -319,5 +326,38 @@ mod tests {
         assert_eq!((shell.stdin, shell.stdout, shell.stderr, shell.tty), (true, true, false, true));
         assert_eq!(shell.command, ["sh", "-c", "a b"]);
         assert_eq!(parse("command=sh&output=0"), None);
+    }
+
+    #[tokio::test]
+    async fn api_692_a_stream_of_another_runtime_keeps_its_place_until_it_ends() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/exec/x", listener.local_addr().unwrap());
+        let sessions = Arc::new(crate::server::Sessions::default());
+        let asked = sessions.clone();
+        let answer = hyper::service::service_fn(move |mut request: Request<Incoming>| {
+            let (url, held) = (url.clone(), asked.begin("a").unwrap());
+            async move {
+                let client = hyper::upgrade::on(&mut request);
+                pass_through(&request, client, &url, held).await
+            }
+        });
+        let (mut near, far) = tokio::io::duplex(1 << 16);
+        let server = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(far), answer);
+        tokio::spawn(server.with_upgrades());
+        let upgrade = "connection: upgrade\r\nupgrade: SPDY/3.1\r\n\r\n";
+        near.write_all(format!("POST /exec HTTP/1.1\r\nhost: a\r\n{upgrade}").as_bytes()).await.unwrap();
+        let (mut runtime, _) = listener.accept().await.unwrap();
+        runtime.write_all(format!("HTTP/1.1 101 Switching Protocols\r\n{upgrade}").as_bytes()).await.unwrap();
+        let mut begun = [0; 12];
+        near.read_exact(&mut begun).await.unwrap();
+        assert_eq!(&begun, b"HTTP/1.1 101");
+        let left = || std::iter::from_fn(|| sessions.begin("a")).collect::<Vec<_>>().len();
+        assert_eq!(left(), SESSIONS_MAX - 1);
+        drop((near, runtime));
+        while left() < SESSIONS_MAX {
+            tokio::task::yield_now().await;
+        }
     }
 }

@@ -74,7 +74,7 @@ async fn fetch(ctx: &Ctx, source: &StaticUrl) -> Result<Vec<u8>, String> {
         body_bytes_max: MANIFEST_BYTES_MAX as usize + 1,
         tls: Tls::Verified,
         // The node's own, and no pod's.
-        names: ctx.lookups.of(""),
+        names: ctx.lookups.of("", ""),
     };
     let answer = outbound::get(request).await;
     let answer = answer.map_err(|(GetError::PlainHttp(error) | GetError::Failed(error))| error)?;

@@ -133,3 +133,22 @@ async fn a_pod_that_waits_for_room_can_be_deleted() {
     node.api.until("vital", |pod| pod.is_none()).await;
     assert!(node.now().duration_since(begin).as_secs() < 5, "nothing of it ever ran");
 }
+
+#[tokio::test(start_paused = true)]
+async fn lc_372_a_profile_reaches_the_runtime_where_the_kernel_has_app_armor() {
+    let confined = || {
+        let spec = json!({"securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "mine"}}});
+        pod("confined", spec)
+    };
+    let without = Node::started();
+    without.api.create("pods", confined());
+    let rejected = without.api.until("confined", is_failed).await;
+    assert_eq!(rejected["status"]["reason"], "AppArmor");
+    let mut with = Node::new();
+    with.config.settings.has_app_armor = true;
+    with.start_agent();
+    with.api.create("pods", confined());
+    with.api.until("confined", is_ready).await;
+    let profile = with.runtime.config_of("app").unwrap().security.apparmor;
+    assert_eq!(profile, Some(cri::AppArmor::Localhost("mine".into())));
+}

@@ -249,3 +249,41 @@ async fn lc_315_images_of_volumes_are_pulled_and_mounted_by_their_id() {
     let expected = [("/all".into(), None, true), ("/part".into(), Some("a/b".into()), true)];
     assert_eq!(mounted.iter().map(shown).collect::<Vec<_>>(), expected);
 }
+
+#[tokio::test(start_paused = true)]
+async fn lc_320_pods_do_not_wait_for_what_the_api_leaves_others_waiting_for() {
+    let node = Node::started();
+    node.api.leave_unanswered("/configmaps/slow");
+    let stuck = json!([{"name": "conf", "configMap": {"name": "slow"}}]);
+    for number in 0..20 {
+        node.api.create("pods", pod(&format!("stuck-{number}"), json!({"volumes": stuck})));
+    }
+    let asking = |api: &crate::support::api::Api| {
+        api.requests().iter().filter(|request| request.ends_with("/configmaps/slow")).count()
+    };
+    node.api.until_world(|api| asking(api) >= 8).await;
+    let own = json!([{"fieldRef": {"fieldPath": "metadata.name"}, "path": "name"}]);
+    let volumes = json!([{"name": "own", "downwardAPI": {"items": own}}]);
+    node.api.create("pods", pod("web", json!({"volumes": volumes})));
+    node.api.until("web", is_ready).await;
+    let told = "timed out reading from the API server what volume \"conf\" shows";
+    node.api.until_world(|api| api.events("stuck-0").iter().any(|event| event.contains(told))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lc_320_an_object_is_read_once_however_often_it_is_shown() {
+    let node = Node::started();
+    node.api.create("configmaps", settings("fast"));
+    let source = |number: u32| {
+        let items = json!([{"key": "mode", "path": format!("mode-{number}")}]);
+        json!({"configMap": {"name": "settings", "items": items}})
+    };
+    let sources: Vec<Value> = (0..50).map(source).collect();
+    let volumes = json!([{"name": "all", "projected": {"sources": sources}}]);
+    node.api.create("pods", pod("web", json!({"volumes": volumes})));
+    node.api.until("web", is_ready).await;
+    let last = volume(&node, "kubernetes.io~projected/all/mode-49");
+    assert_eq!(std::fs::read_to_string(last).unwrap(), "fast");
+    // Once when it starts, and once when somebody looks whether it changed meanwhile.
+    assert!(gets(&node) <= 2, "{}", gets(&node));
+}

@@ -2,6 +2,9 @@
 //!
 //! Decides: the first reason against it, in upstream's order.
 
+use std::time::Duration;
+
+use ambient::Now;
 use objects::Quantity;
 use objects::placement::{Effect, HostPort, NodeFace, is_tolerated};
 
@@ -55,7 +58,7 @@ impl Objection {
 
 impl Node {
     /// LC-372: admits, rejects, or makes others leave first.
-    pub(super) fn admit(&mut self, mut seat: Seat) {
+    pub(super) fn admit(&mut self, mut seat: Seat, now: Now) {
         let uid = seat.spec.uid.clone();
         let predecessors = self.predecessors(&seat.spec);
         if !predecessors.is_empty() {
@@ -65,7 +68,8 @@ impl Node {
         }
         let objection = self.objection(&seat);
         if let Some(Objection::Shortage(shortages)) = &objection
-            && let Some(leaving) = self.leaving(shortages)
+            && let Some((leaving, grace)) = self.leaving(shortages)
+            && now.mono < *seat.room_by.get_or_insert(now.mono + grace + LEAVING_SLACK)
         {
             seat.standing = Standing::Waiting { victims: leaving };
             self.seats.insert(uid, seat);
@@ -76,7 +80,7 @@ impl Node {
             Some(Objection::Shortage(shortages)) if seat.spec.needs.is_critical => {
                 match self.victims(&seat.spec, &shortages) {
                     Ok(victims) => {
-                        seat.standing = Standing::Waiting { victims: victims.clone() };
+                        (seat.standing, seat.room_by) = (Standing::Waiting { victims: victims.clone() }, None);
                         self.seats.insert(uid, seat);
                         return self.preempt(&victims);
                     }
@@ -279,6 +283,8 @@ fn rejection(reason: &str, message: &str) -> Rejection {
     Rejection { reason: reason.to_owned(), message: message.to_owned() }
 }
 
+/// Beyond their own grace, until those that leave have left.
+const LEAVING_SLACK: Duration = Duration::from_secs(60);
 const NODE_OS: &str = "linux";
 const PODS_MAX_DEFAULT: i64 = 110;
 

@@ -1,7 +1,9 @@
 //! Who makes room for a critical pod (TC §7.5).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use ambient::{Mono, Now};
 use objects::qos::QosClass;
 
 use crate::node::admission::Shortage;
@@ -41,12 +43,13 @@ impl Node {
 
     /// Pods whose object is gone and who still run, if their room is enough: the
     /// scheduler counts them no longer, so what it sent here waits for them
-    /// instead of being rejected for good.
-    pub(super) fn leaving(&self, shortages: &[Shortage]) -> Option<Vec<String>> {
+    /// instead of being rejected for good. With the longest grace any of them has.
+    pub(super) fn leaving(&self, shortages: &[Shortage]) -> Option<(Vec<String>, Duration)> {
         let missing: Missing = shortages.iter().map(|it| (it.resource.clone(), it.missing())).collect();
         let gone: Vec<&Seat> = self.active().filter(|seat| seat.is_gone).collect();
         let is_enough = !gone.is_empty() && without(&missing, &gone).is_empty();
-        is_enough.then(|| gone.iter().map(|seat| seat.spec.uid.clone()).collect())
+        let grace = gone.iter().map(|seat| seat.spec.grace).max().unwrap_or_default();
+        is_enough.then(|| (gone.iter().map(|seat| seat.spec.uid.clone()).collect(), grace))
     }
 
     /// TC-246: with their own grace.
@@ -59,7 +62,7 @@ impl Node {
     }
 
     /// Once the last victim stopped, the pod that waited is judged again.
-    pub(super) fn admit_waiting(&mut self, stopped: &str) {
+    pub(super) fn admit_waiting(&mut self, stopped: &str, now: Now) {
         let mut ready = Vec::new();
         for (uid, seat) in &mut self.seats {
             if let Standing::Waiting { victims } = &mut seat.standing {
@@ -69,9 +72,25 @@ impl Node {
                 }
             }
         }
-        for uid in ready {
+        self.admit_again(ready, now);
+    }
+
+    /// A pod that runs on although its object is gone, e.g. in an uninterruptible
+    /// sleep, keeps nobody Pending for ever.
+    pub(super) fn end_waiting(&mut self, now: Now) {
+        let is_late = |seat: &Seat| seat.waits_until().is_some_and(|until| until <= now.mono);
+        let late = self.seats.iter().filter(|(_, seat)| is_late(seat)).map(|(uid, _)| uid.clone()).collect();
+        self.admit_again(late, now);
+    }
+
+    pub(super) fn next_end_of_waiting(&self) -> Option<Mono> {
+        self.seats.values().filter_map(Seat::waits_until).min()
+    }
+
+    fn admit_again(&mut self, pods: Vec<String>, now: Now) {
+        for uid in pods {
             if let Some(seat) = self.seats.remove(&uid) {
-                self.admit(seat);
+                self.admit(seat, now);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! The pods of a node and what each takes of it.
 
-use ambient::Now;
+use ambient::{Mono, Now};
 use objects::Quantity;
 use objects::requests::Resources;
 
@@ -18,6 +18,8 @@ pub(super) struct Seat {
     pub(super) standing: Standing,
     /// Its object is gone.
     pub(super) is_gone: bool,
+    /// Until then it may wait for others that leave by themselves.
+    pub(super) room_by: Option<Mono>,
     /// The last thing said about the resize it asks for.
     pub(super) resize: Option<super::resizing::Judgement>,
 }
@@ -48,6 +50,11 @@ impl Seat {
         self.requests().get(resource).map_or(0, |quantity| amount(resource, quantity))
     }
 
+    /// When its waiting ends, whoever still runs.
+    pub(super) fn waits_until(&self) -> Option<Mono> {
+        matches!(self.standing, Standing::Waiting { .. }).then_some(self.room_by).flatten()
+    }
+
     /// It runs, or may.
     pub(super) fn takes_room(&self) -> bool {
         match self.standing {
@@ -75,26 +82,26 @@ impl Node {
                 seat.spec = pod;
                 continue;
             }
-            self.on_new_pod(pod);
+            self.on_new_pod(pod, now);
         }
         // TC-302: added or updated.
         self.retry_resizes(now);
     }
 
-    fn on_new_pod(&mut self, pod: PodSpec) {
+    fn on_new_pod(&mut self, pod: PodSpec, now: Now) {
         let uid = pod.uid.clone();
         // TC-299: the checkpoint knows better than the API.
         let allocation = self.restored.remove(&uid).unwrap_or_else(|| Allocation::recovered(&pod));
         let is_over = pod.published.phase.is_terminal();
         let is_going = pod.deletion.is_some();
         let standing = if is_over { Standing::Stopped } else { Standing::Admitted };
-        let seat = Seat { spec: pod, allocation, standing, is_gone: false, resize: None };
+        let seat = Seat { spec: pod, allocation, standing, is_gone: false, room_by: None, resize: None };
         // LC-372, TC-278: terminal and terminating pods are not admitted again.
         if is_over || is_going {
             self.seats.insert(uid, seat);
             return;
         }
-        self.admit(seat);
+        self.admit(seat, now);
     }
 
     pub(super) fn on_pod_gone(&mut self, uid: &str, now: Now) {
@@ -118,7 +125,7 @@ impl Node {
         }
         self.pressure.on_stopped(uid, now);
         self.advance_shutdown(now);
-        self.admit_waiting(uid);
+        self.admit_waiting(uid, now);
         // TC-302: removed.
         self.retry_resizes(now);
     }

@@ -297,6 +297,23 @@ fn lc_372_a_pod_waits_for_the_room_of_those_whose_object_is_gone() {
     "#]]);
 }
 
+/// An uninterruptible sleep may last for ever; its grace and a minute are enough
+/// for everything else.
+#[test]
+fn lc_372_a_pod_does_not_wait_for_ever_for_one_that_never_leaves() {
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[pod("old", "| app a req=cpu:3")]);
+    host.fact("old gone", NodeFact::PodGone("old".into())).until(1).skip();
+    host.add(&[pod("new", "| app a req=cpu:2")]).until(90).add(&[pod("small", "| app a req=cpu:1")]).until(500);
+    host.stopped("old").until(600).transcript(expect![[r#"
+        t=1    fact  pods new
+        t=90   fact  pods small
+        t=90   tell  small Admitted
+        t=91   tell  new Rejected OutOfcpu: Node didn't have enough resource: cpu, requested: 2000, used: 4000, capacity: 4000
+        t=500  fact  old stopped
+    "#]]);
+}
+
 #[test]
 fn tc_247_a_critical_pod_nobody_can_help_is_rejected() {
     let mut host = NodeScript::new(Settings::upstream());

@@ -277,3 +277,31 @@ async fn data_for_streams_that_do_not_exist_goes_nowhere() {
     let answer = Frame::read(&mut kubectl.io, &mut kubectl.decompressor).await.unwrap();
     assert_eq!(answer, Some(Frame::Ping { id: 1 }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_nobody_takes_its_words_ends_its_connections() {
+    let (target, held) = deaf();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let serving = tokio::spawn(crate::ports::serve(far, target, Room::default()));
+    let mut kubectl = Kubectl::new(near);
+    kubectl.open(1, &[("streamtype", "error"), ("port", "80"), ("requestid", "x")]).await;
+    kubectl.open(3, &[("streamtype", "data"), ("port", "80"), ("requestid", "x")]).await;
+    let piece = vec![0; 1 << 18];
+    while tokio::time::timeout(Duration::from_secs(60), kubectl.data(3, &piece, false)).await.is_ok() {}
+    assert!(!serving.is_finished());
+    drop(kubectl);
+    tokio::time::timeout(Duration::from_secs(60), serving).await.expect("it goes on").unwrap();
+    assert_eq!(held.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn answers_to_our_own_pings_are_not_answered() {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (_session, driver) = open(far, Room::default());
+    tokio::spawn(driver);
+    let mut kubectl = Kubectl::new(near);
+    kubectl.send(Frame::Ping { id: ASKING_PING }).await;
+    kubectl.send(Frame::Ping { id: 1 }).await;
+    let answer = Frame::read(&mut kubectl.io, &mut kubectl.decompressor).await.unwrap();
+    assert_eq!(answer, Some(Frame::Ping { id: 1 }));
+}

@@ -216,3 +216,49 @@ async fn a_client_that_leaves_ends_the_command() {
     let over = crate::command::converse(session, crate::command::Purpose::Exec, Client { said, tells });
     tokio::time::timeout(Duration::from_secs(30), over).await.expect("the command goes on");
 }
+
+const STDIN_ONLY: Ends = Ends { stdin: true, stdout: false, stderr: false, tty: false };
+
+/// A client that speaks until nobody takes any more of it. Time passes when
+/// nobody can go on.
+async fn loud(near: DuplexStream) -> WebSocketStream<DuplexStream> {
+    let mut client = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+    let piece = vec![0; 512 << 10];
+    while tokio::time::timeout(Duration::from_secs(60), client.send(message(STDIN, &piece))).await.is_ok() {}
+    client
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_client_whose_words_nobody_takes_holds_up_no_other() {
+    let room = Room::default();
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (_deaf, talking) = serve(far, Version::V5, STDIN_ONLY, room.clone().of_one()).await;
+    tokio::spawn(talking);
+    let _loud = loud(near).await;
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (Client { mut said, tells: _tells }, talking) = serve(far, Version::V5, STDIN_ONLY, room.of_one()).await;
+    tokio::spawn(talking);
+    let mut quiet = WebSocketStream::from_raw_socket(near, Role::Client, None).await;
+    // However much it says in all, and however much at once.
+    for length in std::iter::repeat_n(1, 100).chain([1 << 19, 1]) {
+        let bytes = vec![b'x'; length];
+        quiet.send(message(STDIN, &bytes)).await.unwrap();
+        let heard = tokio::time::timeout(Duration::from_secs(60), said.recv()).await.expect("it is held up");
+        assert_eq!(heard.unwrap().0, Said::Stdin(bytes.into()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_leaves_while_nobody_takes_its_words_ends_the_command() {
+    let (stdin, _unread) = tokio::io::duplex(64);
+    let exit = Box::pin(std::future::pending());
+    let session = cri::Session { stdin: Some(Box::new(stdin)), stdout: None, stderr: None, resize: None, exit };
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let (client, talking) = serve(far, Version::V5, STDIN_ONLY, Room::default()).await;
+    let conversing = crate::command::converse(session, crate::command::Purpose::Exec, client);
+    let conversing = tokio::spawn(async move { tokio::join!(conversing, talking) });
+    let loud = loud(near).await;
+    assert!(!conversing.is_finished(), "it is there, and so is the command");
+    drop(loud);
+    tokio::time::timeout(Duration::from_secs(60), conversing).await.expect("the command goes on").unwrap();
+}

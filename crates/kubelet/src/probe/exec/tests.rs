@@ -12,7 +12,8 @@ use crate::testing::running_app;
 async fn ask(fake: &Fake, id: &ContainerId, command: &[&str]) -> ProbeResult {
     let variables = BTreeMap::from([("FILE".to_owned(), "/tmp/ok".to_owned())]);
     let lookups = crate::outbound::Lookups::default();
-    let target = Target { pod_ip: "", container: id, variables: &variables, runtime: fake, names: lookups.of("u1") };
+    let target =
+        Target { pod_ip: "", container: id, variables: &variables, runtime: fake, names: lookups.of("default", "u1") };
     let command = command.iter().map(ToString::to_string).collect();
     let spec = lifecycle::ProbeSpec {
         mechanism: lifecycle::Mechanism::Exec { command },

@@ -58,7 +58,7 @@ async fn server(answer: Option<fn() -> Response<Body>>) -> (SocketAddr, Asked) {
 
 async fn ask(address: SocketAddr, service: &str, timeout: Duration) -> ProbeResult {
     let lookups = crate::outbound::Lookups::default();
-    check(lookups.of("u1"), "127.0.0.1", address.port(), service, timeout).await
+    check(lookups.of("default", "u1"), "127.0.0.1", address.port(), service, timeout).await
 }
 
 fn failure(text: impl Into<String>) -> ProbeResult {

@@ -31,6 +31,8 @@ struct World {
     objects: BTreeMap<Key, Value>,
     is_away: bool,
     refuses_statuses: bool,
+    /// Requests whose path ends so are never answered.
+    unanswered: Option<&'static str>,
     requests: Vec<String>,
     /// Options of deletions and the phase they met, in order.
     deletions: Vec<(Value, Value)>,
@@ -148,12 +150,17 @@ impl Api {
         self.world().requests.clone()
     }
 
-    /// Every request fails and every watch breaks until it comes back.
+    /// Whoever asks for what ends so waits for ever.
+    pub(crate) fn leave_unanswered(&self, path: &'static str) {
+        self.world().unanswered = Some(path);
+    }
+
     /// Statuses of pods cannot be written.
     pub(crate) fn refuse_statuses(&self, refuses: bool) {
         self.world().refuses_statuses = refuses;
     }
 
+    /// Every request fails and every watch breaks until it comes back.
     pub(crate) fn set_away(&self, is_away: bool) {
         self.world().is_away = is_away;
         let _ = self.changes.send(Change {
@@ -231,13 +238,17 @@ impl Api {
 
     async fn answer(self, request: Request<Body>) -> Answer {
         let line = format!("{} {}", request.method(), request.uri().path());
-        {
+        let is_answered = {
             let mut world = self.world();
             world.requests.push(line);
             let is_status = request.method() == Method::PATCH && request.uri().path().contains("/pods/");
             if world.is_away || (world.refuses_statuses && is_status) {
                 return failure(503, "ServiceUnavailable", "away");
             }
+            world.unanswered.is_none_or(|path| !request.uri().path().ends_with(path))
+        };
+        if !is_answered {
+            return std::future::pending().await;
         }
         let Some(asked) = Asked::parse(&request) else { return failure(404, "NotFound", "no such path") };
         let method = request.method().clone();
