@@ -188,7 +188,7 @@ impl Network {
         }
         let mut node = self.node.lock().await;
         // First: whoever comes later finds them taken, and who came before is seen.
-        node.held.reserve(ports);
+        let fresh = node.held.reserve(ports);
         let checked = match self.listeners().await {
             Ok(listeners) => {
                 let listeners = node.held.others(listeners);
@@ -198,7 +198,7 @@ impl Network {
             Err(error) => Err(error),
         };
         if checked.is_err() {
-            node.held.release(ports);
+            node.held.release(ports, &fresh);
         }
         checked
     }

@@ -158,22 +158,23 @@ impl Held {
         wanted.into_iter().for_each(|place| self.try_to_hold(place));
     }
 
-    /// Holds these, as far as they are free, until they are published.
-    pub(super) fn reserve(&mut self, ports: &[HostPort]) {
-        for place in ports.iter().map(place) {
+    /// Holds these, as far as they are free, until they are published. Answers
+    /// with those that nobody held before.
+    pub(super) fn reserve(&mut self, ports: &[HostPort]) -> Vec<Listener> {
+        let places: Vec<Listener> = ports.iter().map(place).collect();
+        let fresh = places.iter().filter(|place| !self.ours.contains_key(place)).copied().collect();
+        for place in places {
             self.reserved.insert(place, Instant::now());
             self.try_to_hold(place);
         }
+        fresh
     }
 
-    /// Those that were only reserved.
-    pub(super) fn release(&mut self, ports: &[HostPort]) {
-        for place in ports.iter().map(place) {
-            if self.reserved.remove(&place).is_some() {
-                self.ours.remove(&place);
-                self.spared.remove(&place);
-            }
-        }
+    /// The pod is not made after all.
+    pub(super) fn release(&mut self, ports: &[HostPort], fresh: &[Listener]) {
+        let places: Vec<Listener> = ports.iter().map(place).collect();
+        self.reserved.retain(|place, _| !places.contains(place));
+        self.ours.retain(|place, _| !fresh.contains(place));
     }
 
     /// Somebody's own already, or an address that is none of ours, is not held:

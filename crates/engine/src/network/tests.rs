@@ -555,9 +555,13 @@ fn a_port_is_its_pods_from_the_moment_it_was_found_free() {
         assert!(is_free(8080));
         // What is refused is not held either.
         let theirs = TcpListener::bind("0.0.0.0:8081").unwrap();
-        let refused = network.reserve_ports(&[web.port.clone(), other.port]).await.unwrap_err();
+        let refused = network.reserve_ports(&[web.port.clone(), other.port.clone()]).await.unwrap_err();
         assert!(refused.to_string().contains("something listens on 0.0.0.0:8081"), "{refused}");
         assert!(is_free(8080));
+        // Unless it leads to a pod already: its next sandbox is refused, this one is not.
+        network.publish(|| vec![web.clone()]).await.unwrap();
+        assert!(network.reserve_ports(&[web.port.clone(), other.port]).await.is_err());
+        assert!(!is_free(8080));
         drop(theirs);
     });
 }

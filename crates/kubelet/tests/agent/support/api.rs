@@ -238,17 +238,17 @@ impl Api {
 
     async fn answer(self, request: Request<Body>) -> Answer {
         let line = format!("{} {}", request.method(), request.uri().path());
-        {
+        let is_answered = {
             let mut world = self.world();
             world.requests.push(line);
             let is_status = request.method() == Method::PATCH && request.uri().path().contains("/pods/");
             if world.is_away || (world.refuses_statuses && is_status) {
                 return failure(503, "ServiceUnavailable", "away");
             }
-            if world.unanswered.is_some_and(|path| request.uri().path().ends_with(path)) {
-                drop(world);
-                return std::future::pending().await;
-            }
+            world.unanswered.is_none_or(|path| !request.uri().path().ends_with(path))
+        };
+        if !is_answered {
+            return std::future::pending().await;
         }
         let Some(asked) = Asked::parse(&request) else { return failure(404, "NotFound", "no such path") };
         let method = request.method().clone();
