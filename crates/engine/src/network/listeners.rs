@@ -172,7 +172,8 @@ impl Held {
 
     /// The pod is not made after all.
     pub(super) fn release(&mut self, ports: &[HostPort], fresh: &[Listener]) {
-        ports.iter().map(place).for_each(|place| drop(self.reserved.remove(&place)));
+        let places: Vec<Listener> = ports.iter().map(place).collect();
+        self.reserved.retain(|place, _| !places.contains(place));
         self.ours.retain(|place, _| !fresh.contains(place));
     }
 
