@@ -1,9 +1,10 @@
 //! What every part of the agent holds: its configuration and its doors (API,
 //! runtime, clock, Events, the node and the machine).
 
+use std::future::Future;
 use std::sync::{Arc, PoisonError};
 
-use ambient::{Clock, Mono};
+use ambient::{Clock, Mono, Panics};
 use client::{Cache, Client, Recorder};
 use cri::{ContainerId, Runtime};
 use objects::api::core::v1::Service;
@@ -46,6 +47,8 @@ pub(crate) struct Ctx {
     /// With whose credentials images came here (LC-312).
     pub(crate) pulled: Arc<Records>,
     pub(crate) meter: Meter,
+    /// Of tasks that nobody waits for.
+    pub(crate) panics: Panics,
     /// Those that have an address, for the environment of containers.
     pub(crate) services: Arc<Cache<Service>>,
     pub(crate) runtime_classes: Classes,
@@ -56,6 +59,12 @@ pub(crate) struct Ctx {
 }
 
 impl Ctx {
+    /// Begins what goes on by itself, such as a stream after its request was answered.
+    pub(crate) fn detach(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let panics = self.panics.clone();
+        tokio::spawn(async move { panics.caught(task, work).await });
+    }
+
     pub(crate) fn begin_round(&self) {
         *self.round.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now().mono;
     }

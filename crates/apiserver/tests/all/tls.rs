@@ -34,12 +34,17 @@ pub(crate) async fn cluster() -> Cluster {
 }
 
 pub(crate) async fn cluster_at(clock: Clock) -> Cluster {
-    let authority = Authority::new();
-    let relay = authority.issue("kube-apiserver-kubelet-client", "podium");
     let dir = tempfile::tempdir().unwrap();
     let store = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
-    let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), ..Config::default() };
-    let api = ApiServer::new(Arc::new(store), config, clock, Ids::new(Rng::seeded(1)));
+    cluster_over(Arc::new(store), dir, clock).await
+}
+
+pub(crate) async fn cluster_over(store: Arc<dyn store::Store>, dir: tempfile::TempDir, clock: Clock) -> Cluster {
+    let authority = Authority::new();
+    let relay = authority.issue("kube-apiserver-kubelet-client", "podium");
+    let signing_key = Some(crate::accounts::signing_key(&rcgen::KeyPair::generate().unwrap()));
+    let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), signing_key, ..Config::default() };
+    let api = ApiServer::new(store, config, clock, Ids::new(Rng::seeded(1)));
     api.bootstrap().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -268,7 +273,16 @@ impl Cluster {
         request: http::request::Builder,
         certificate: &Certificate,
     ) -> Response<hyper::body::Incoming> {
-        let tls = self.authority.client(Some(certificate));
+        self.open_as(request, Some(certificate)).await
+    }
+
+    /// With a token instead, where there is no certificate.
+    pub(crate) async fn open_as(
+        &self,
+        request: http::request::Builder,
+        certificate: Option<&Certificate>,
+    ) -> Response<hyper::body::Incoming> {
+        let tls = self.authority.client(certificate);
         let socket = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
         let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.unwrap();

@@ -104,6 +104,29 @@ async fn api_015_api_017_api_018_health_tells_its_parts() {
 }
 
 #[tokio::test]
+async fn api_665_what_health_checks_came_to_is_counted() {
+    let fixture = fixture().await;
+    let (code, none) = fixture.admin.get("/metrics/slis").await;
+    assert!(code == 200 && !none.as_str().unwrap().contains("name="), "nobody has asked yet: {none}");
+    for path in ["/readyz", "/readyz/ping", "/livez?exclude=etcd"] {
+        assert_eq!(fixture.admin.get(path).await.0, 200, "{path}");
+    }
+    let (_, told) = fixture.admin.get("/metrics/slis").await;
+    let told = told.as_str().unwrap();
+    for line in [
+        r#"kubernetes_healthcheck{name="ping",type="readyz"} 1"#,
+        r#"kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2"#,
+        r#"kubernetes_healthchecks_total{name="etcd",status="success",type="readyz"} 1"#,
+        r#"kubernetes_healthchecks_total{name="log",status="success",type="livez"} 1"#,
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line} in {told}");
+    }
+    assert!(!told.contains(r#"name="etcd",status="success",type="livez""#), "what was left out was not looked at");
+    let stranger = Client(fixture.api.anonymous());
+    assert_eq!(stranger.get("/metrics/slis").await.0, 401);
+}
+
+#[tokio::test]
 async fn api_020_api_021_api_022_api_025_discovery_by_group() {
     let config = Config { advertise: "10.0.0.1:6443".to_owned(), ..Config::default() };
     let admin = fixture_with(config).await.admin;

@@ -44,9 +44,9 @@ async fn shown(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], wanted: Wanted) ->
     let directory = ctx.config.pod_log_dir(&who.namespace, &who.name, &who.uid);
     let path = directory.join(log_path(&found.name, found.attempt));
     let (out, chunks) = mpsc::channel(LOG_CHUNKS_MAX);
-    let ctx = ctx.clone();
-    tokio::spawn(async move {
-        let (runtime, watches) = (ctx.runtime.as_ref(), &ctx.watches);
+    let of = ctx.clone();
+    ctx.detach("log", async move {
+        let (runtime, watches) = (of.runtime.as_ref(), &of.watches);
         let source = Source { path, container: id, pod_uid: who.uid, runtime, watches };
         if let Err(error) = follow::stream(source, wanted.options, out).await {
             tracing::warn!(pod = who.name, %error, "log stream broke");
