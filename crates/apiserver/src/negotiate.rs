@@ -24,7 +24,11 @@ pub(crate) enum Include {
     Object,
 }
 
-const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// What bodies may be written in.
+const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// What answers are written in (API-128): protobuf is not among them yet, and who
+/// takes nothing else must not be told that it is.
+const WRITTEN: &str = "application/json, application/yaml";
 
 /// API-093: the first element we can serve decides. API-073: kubectl prefers
 /// tables; API-095, API-096, API-335: many prefer protobuf, and take JSON.
@@ -56,7 +60,7 @@ fn chosen(headers: &HeaderMap, query: &Query, has_table: bool) -> Result<Form, A
             Some(_) => {}
         }
     }
-    Err(ApiError::NotAcceptable(ACCEPTED))
+    Err(ApiError::NotAcceptable(WRITTEN))
 }
 
 fn is_ours(media: &Media) -> bool {
@@ -91,7 +95,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> String {
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), ApiError> {
     match content_type(headers).as_str() {
         "application/json" => Ok(()),
-        _ => Err(ApiError::UnsupportedMediaType(ACCEPTED)),
+        _ => Err(ApiError::UnsupportedMediaType(READ)),
     }
 }
 
@@ -151,6 +155,10 @@ mod tests {
             Ok(Form::Metadata)
         );
         assert_eq!(asked("*/*"), Ok(Form::Plain));
-        assert!(asked("application/cbor").unwrap_err().starts_with("only the following media types are accepted"));
+        // Who takes nothing that we write is told what we do.
+        let told = "only the following media types are accepted: application/json, application/yaml";
+        for accept in ["application/cbor", "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"] {
+            assert_eq!(asked(accept), Err(told.to_owned()), "{accept}");
+        }
     }
 }

@@ -174,6 +174,12 @@ async fn api_609_logs_come_from_the_node_agent() {
     let path = "/api/v1/namespaces/default/pods/web/log?tailLines=5&follow=true";
     let (code, text) = cluster.get(path, Some(("admin", "system:masters"))).await;
     assert_eq!((code, &*text), (200, "asked /containerLogs/default/web/main?follow=true&tailLines=5\n"));
+    // API-113: what this server takes for true or false is so for the agent.
+    for (query, passed_on) in [("follow", "?follow=true"), ("follow=yes&previous=0", "?follow=true"), ("follow=False", "")] {
+        let path = format!("/api/v1/namespaces/default/pods/web/log?{query}");
+        let (_, text) = cluster.get(&path, Some(("a", "system:masters"))).await;
+        assert_eq!(text, format!("asked /containerLogs/default/web/main{passed_on}\n"), "{query}");
+    }
     let (code, text) =
         cluster.get("/api/v1/namespaces/default/pods/web/log?previous=true", Some(("a", "system:masters"))).await;
     assert_eq!(code, 400);
@@ -282,6 +288,14 @@ impl Cluster {
         request: http::request::Builder,
         certificate: Option<&Certificate>,
     ) -> Response<hyper::body::Incoming> {
+        self.try_open(request, certificate).await.unwrap()
+    }
+
+    pub(crate) async fn try_open(
+        &self,
+        request: http::request::Builder,
+        certificate: Option<&Certificate>,
+    ) -> Result<Response<hyper::body::Incoming>, hyper::Error> {
         let tls = self.authority.client(certificate);
         let socket = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
@@ -289,7 +303,7 @@ impl Cluster {
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection.with_upgrades());
         let request = request.header("host", "localhost");
-        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await
     }
 }
 

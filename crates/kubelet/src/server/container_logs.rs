@@ -102,7 +102,8 @@ impl Wanted {
         let options = &mut wanted.options;
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let number = || value.parse::<usize>().map_err(|_| format!("invalid {name}: {value:?}"));
-            let is_true = value.is_empty() || value == "true" || value == "1";
+            // API-113, as the API server reads it.
+            let is_true = !value.eq_ignore_ascii_case("false") && value != "0";
             match name.as_ref() {
                 "follow" => options.follow = is_true,
                 "previous" => wanted.is_previous = is_true,

@@ -38,15 +38,14 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=met
 async fn fill(fixture: &Fixture, n: usize) {
     let namespace = json!({"metadata": {"name": format!("n{n}")}});
     assert_eq!(fixture.admin.post("/api/v1/namespaces", &namespace).await.0, 201);
-    let mut making = tokio::task::JoinSet::new();
-    for number in 0..n {
-        let (admin, path) = (fixture.admin.clone(), format!("/api/v1/namespaces/n{n}/configmaps"));
-        making.spawn(async move {
-            let doc = json!({"metadata": {"name": format!("m{number}"), "labels": {"l": "x"}}, "data": {"k": "x"}});
-            assert_eq!(admin.post(&path, &doc).await.0, 201);
-        });
-    }
-    making.join_all().await;
+    let (admin, path) = (&fixture.admin, &format!("/api/v1/namespaces/n{n}/configmaps"));
+    let make = async |number: usize| {
+        let doc = json!({"metadata": {"name": format!("m{number}"), "labels": {"l": "x"}}, "data": {"k": "x"}});
+        assert_eq!(admin.post(path, &doc).await.0, 201);
+    };
+    // Together, but not so many that some have to wait.
+    let all = futures::stream::iter((0..n).map(make));
+    futures::StreamExt::for_each(futures::StreamExt::buffer_unordered(all, 100), async |()| {}).await;
 }
 
 #[tokio::test]
