@@ -111,7 +111,8 @@ async fn subject(api: &Api, namespace: &str, account: &Value, reference: &Value)
         ("v1", "Node") => ("nodes", None),
         _ => return Err(ApiError::BadRequest(format!("cannot bind token to object of type {of}"))),
     };
-    let found = fetch(&*api.store, plural, scope, name).await?.ok_or_else(|| ApiError::not_found(kind(plural), name))?;
+    let found =
+        fetch(&*api.store, plural, scope, name).await?.ok_or_else(|| ApiError::not_found(kind(plural), name))?;
     let wanted = object::text(reference, &["uid"]);
     if !wanted.is_empty() && wanted != object::text(&found, &["metadata", "uid"]) {
         return Err(ApiError::Conflict {

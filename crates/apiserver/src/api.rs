@@ -73,7 +73,7 @@ pub(crate) struct Api {
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
     pub(crate) openapi: OpenApi,
-    pub(crate) wire: Messages,
+    pub(crate) wire: Arc<Messages>,
     /// Absent without a key: then no service account can log in.
     pub(crate) tokens: Option<Tokens>,
     /// Becomes true when the server stops; ends watches and followed logs.
@@ -233,7 +233,8 @@ impl Api {
         let target = Target::parse(&url_path);
         let known = auth::authenticate(self, from, &parts.headers, &url_path).await;
         if let Some(audit) = &self.config.audit {
-            let (caller, peer, id) = (known.as_ref().ok().map(|(caller, _)| caller), from.address, exchange.audit_id.as_ref());
+            let (caller, peer, id) =
+                (known.as_ref().ok().map(|(caller, _)| caller), from.address, exchange.audit_id.as_ref());
             let arrival = Arrival { parts: &parts, query: &query, target: &target, peer, id, at, caller };
             exchange.trail = Trail::start(audit, &self.clock, &arrival);
             if let Some(recorder) = exchange.trail.as_ref().and_then(Trail::recorder) {
@@ -363,8 +364,9 @@ impl Api {
             response = trail.look(response, &self.wire).await;
         }
         if is_whole && exchange.manner.changes(&response) {
-            let is_large = response.body().size_hint().lower() > LARGE_BYTES as u64;
-            let dressed = exchange.manner.dress(response);
+            let size = response.body().size_hint();
+            let is_large = size.lower() > LARGE_BYTES as u64 || size.exact().is_none();
+            let dressed = exchange.manner.dress(response, Arc::clone(&self.wire));
             response = match is_large {
                 false => dressed.await,
                 true => self.workers.spawn(true, dressed).await.unwrap_or_else(|error| {

@@ -150,7 +150,7 @@ impl ApiServer {
             metrics: metrics::Metrics::default(),
             health: health::Health::default(),
             openapi: openapi::OpenApi::default(),
-            wire: objects::wire::Messages::default(),
+            wire: Arc::default(),
             tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
             services: services::Services::default(),

@@ -14,7 +14,6 @@ use std::fmt;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
-
 /// A schedule that can not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronError(String);

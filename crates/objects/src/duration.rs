@@ -72,7 +72,9 @@ mod tests {
             assert_eq!(millis(text), Ok(expected), "{text}");
         }
         // What other readers of durations take.
-        for text in ["", "5", "PT5S", "P1D", "1d", "5 s", "1h 30m", "5 seconds", "1:30", "5S", "s", ".s", "1e3s", "-", "5s "] {
+        for text in
+            ["", "5", "PT5S", "P1D", "1d", "5 s", "1h 30m", "5 seconds", "1:30", "5S", "s", ".s", "1e3s", "-", "5s "]
+        {
             assert!(parse(text).is_err(), "{text:?}");
         }
         assert!(parse("9e999h").is_err() && parse(&format!("{}h", "9".repeat(400))).is_err());

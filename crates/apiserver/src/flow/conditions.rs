@@ -94,7 +94,8 @@ async fn write(api: &Arc<Api>, schema: &Value, mut condition: Value) -> Result<(
         "kind": SCHEMA.kind, "apiVersion": SCHEMA.api_version(), "metadata": {"name": name},
         "status": {"conditions": [condition]},
     });
-    let path = format!("/apis/{}/{}/{name}/status?fieldManager={MANAGER}&force=true", SCHEMA.api_version(), SCHEMA.plural);
+    let path =
+        format!("/apis/{}/{}/{name}/status?fieldManager={MANAGER}&force=true", SCHEMA.api_version(), SCHEMA.plural);
     let request = Request::patch(path)
         .header(header::CONTENT_TYPE, "application/apply-patch+yaml")
         .header(header::USER_AGENT, "podium-apiserver")

@@ -71,7 +71,12 @@ async fn api_647_commands_end_with_the_token_they_were_begun_with() {
     let cluster = cluster_at(clock.clone()).await;
     cluster.streaming_pod().await;
     let admin = Client(cluster.api.service(Identity::admin()));
-    admin.allow("system:serviceaccount:default:default", json!([{"verbs": ["*"], "apiGroups": [""], "resources": ["*"]}])).await;
+    admin
+        .allow(
+            "system:serviceaccount:default:default",
+            json!([{"verbs": ["*"], "apiGroups": [""], "resources": ["*"]}]),
+        )
+        .await;
     let token = token(&admin, json!({"expirationSeconds": 600})).await;
     // Clocks may differ by a minute.
     clock.advance(Duration::from_secs(600 + 59));
@@ -174,6 +179,7 @@ async fn streams_and_connections_that_panic_are_counted() {
     // What is made elsewhere, and whoever waited for it.
     let table = watch().header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     assert!(!is_answered(&cluster, table).await);
-    let expected = [r#"{task="body"} 1"#, r#"{task="connection"} 2"#, r#"{task="http2_stream"} 0"#, r#"{task="stream"} 1"#];
+    let expected =
+        [r#"{task="body"} 1"#, r#"{task="connection"} 2"#, r#"{task="http2_stream"} 0"#, r#"{task="stream"} 1"#];
     assert_eq!(counted(&cluster).await, expected);
 }

@@ -175,7 +175,9 @@ async fn api_609_logs_come_from_the_node_agent() {
     let (code, text) = cluster.get(path, Some(("admin", "system:masters"))).await;
     assert_eq!((code, &*text), (200, "asked /containerLogs/default/web/main?follow=true&tailLines=5\n"));
     // API-113: what this server takes for true or false is so for the agent.
-    for (query, passed_on) in [("follow", "?follow=true"), ("follow=yes&previous=0", "?follow=true"), ("follow=False", "")] {
+    for (query, passed_on) in
+        [("follow", "?follow=true"), ("follow=yes&previous=0", "?follow=true"), ("follow=False", "")]
+    {
         let path = format!("/api/v1/namespaces/default/pods/web/log?{query}");
         let (_, text) = cluster.get(&path, Some(("a", "system:masters"))).await;
         assert_eq!(text, format!("asked /containerLogs/default/web/main{passed_on}\n"), "{query}");

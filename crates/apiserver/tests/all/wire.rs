@@ -284,6 +284,47 @@ async fn api_095_api_096_who_prefers_protobuf_takes_json() {
 }
 
 #[tokio::test]
+async fn api_784_api_785_who_takes_nothing_but_protobuf_gets_it() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let (admin, wire) = (fixture().await.admin, objects::wire::Messages::default());
+    let bytes = async |response: Response<apiserver::Body>| {
+        http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes()
+    };
+    assert_eq!(admin.post(MAPS, &config_map("a")).await.0, 201);
+    let (_, stored) = admin.get(&format!("{MAPS}/a")).await;
+    let response = get(&admin, &format!("{MAPS}/a"), &[("accept", PROTOBUF)]).await;
+    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (200, PROTOBUF));
+    assert_eq!(wire.read(&bytes(response).await, "v1").unwrap(), stored);
+    // Refusals, too.
+    let response = get(&admin, &format!("{MAPS}/none"), &[("accept", PROTOBUF)]).await;
+    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (404, PROTOBUF));
+    assert_eq!(wire.read(&bytes(response).await, "v1").unwrap()["reason"], "NotFound");
+    // Lists, small and large.
+    for (name, size) in [("b", 10), ("c", 300_000)] {
+        let mut doc = config_map(name);
+        doc["data"]["a"] = json!("x".repeat(size));
+        assert_eq!(admin.post(MAPS, &doc).await.0, 201);
+        let response = get(&admin, MAPS, &[("accept", PROTOBUF)]).await;
+        assert_eq!((response.status().as_u16(), header(&response, "content-type")), (200, PROTOBUF));
+        let listed = bytes(response).await;
+        let (_, list) = admin.get(MAPS).await;
+        assert_eq!(listed, wire.write(&list).unwrap(), "{name}");
+    }
+    // Changes, each behind its length; one that is refused as well.
+    let version = stored["metadata"]["resourceVersion"].as_str().unwrap();
+    let watch = format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={version}&fieldSelector=metadata.name%3Db");
+    let response = get(&admin, &watch, &[("accept", "application/vnd.kubernetes.protobuf;stream=watch")]).await;
+    assert_eq!(header(&response, "content-type"), "application/vnd.kubernetes.protobuf;stream=watch");
+    let (_, b) = admin.get(&format!("{MAPS}/b")).await;
+    assert_eq!(bytes(response).await, wire.write_event("ADDED", &b).unwrap());
+    // Who takes JSON as well gets that; so does who asks what there is.
+    let both = format!("{PROTOBUF},application/json");
+    let response = get(&admin, &format!("{MAPS}/a"), &[("accept", &both)]).await;
+    assert_eq!(header(&response, "content-type"), "application/json");
+    assert_eq!(header(&get(&admin, "/api/v1", &[("accept", PROTOBUF)]).await, "content-type"), "application/json");
+}
+
+#[tokio::test]
 async fn api_097_a_body_that_only_claims_to_be_protobuf_is_refused() {
     let admin = fixture().await.admin;
     let kind = "application/vnd.kubernetes.protobuf";

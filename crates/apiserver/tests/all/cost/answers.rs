@@ -94,13 +94,11 @@ async fn rows_cost_what_their_objects_hold() {
         let mut many = named("Pod");
         many["spec"] = json!({"containers": each(n / 4, |n| json!({"name": format!("c{n}"), "image": "i"}))});
         let mut service = named("Service");
-        service["spec"] =
-            json!({"ports": each(n, |n| json!({"name": format!("p{n}"), "port": n + 1})), "selector": map(n, |n| (format!("k{n}"), json!("x")))});
+        service["spec"] = json!({"ports": each(n, |n| json!({"name": format!("p{n}"), "port": n + 1})), "selector": map(n, |n| (format!("k{n}"), json!("x")))});
         let mut ingress = named("Ingress");
         let backend = json!({"service": {"name": "s", "port": {"number": 80}}});
         let http = json!({"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]});
-        ingress["spec"] =
-            json!({"rules": each(n, |n| json!({"host": format!("h{n}.example.com"), "http": http}))});
+        ingress["spec"] = json!({"rules": each(n, |n| json!({"host": format!("h{n}.example.com"), "http": http}))});
         let mut endpoints = named("Endpoints");
         let address = |n: usize| json!({"ip": format!("10.0.{}.{}", n / 250, 1 + n % 250)});
         endpoints["subsets"] = json!([{"addresses": each(n, address), "ports": each(n, |n| json!({"name": format!("p{n}"), "port": n + 1}))}]);

@@ -83,4 +83,3 @@ async fn lists_of_nothing_are_refused_before_they_grow() {
         assert!(after - before < 300, "{} {}: {before} MiB, then {after}", bomb.method, bomb.content_type);
     }
 }
-

@@ -221,4 +221,3 @@ async fn api_658_roles_that_multiply_cost_what_they_say() {
     let (_, size) = send(&jane, &role(LARGE)).await;
     assert!(size < 200_000, "{size}");
 }
-

@@ -134,4 +134,3 @@ async fn applied_configurations_cost_what_they_hold() {
     let (_, size) = send(&fixture.admin, &conflicts(LARGE)).await;
     assert!(size < 100_000, "{size}");
 }
-
