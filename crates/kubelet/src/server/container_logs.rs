@@ -178,6 +178,10 @@ mod tests {
                 ..Options::default()
             }
         );
+        // API-113, by the same rule as at the API server.
+        for (query, follows) in [("follow", true), ("follow=yes", true), ("follow=False", false), ("follow=0", false)] {
+            assert_eq!(Wanted::parse(query, now).unwrap().options.follow, follows, "{query}");
+        }
         assert!(Wanted::parse("tailLines=-1", now).is_err());
         assert!(Wanted::parse("sinceTime=yesterday", now).is_err());
     }

@@ -57,23 +57,23 @@ impl Messages {
             match (shape, doc.get(*name)) {
                 (_, None | Some(Value::Null)) => {}
                 (Shape::List, Some(Value::Array(items))) => {
-                    out.extend(items.iter().flat_map(|item| self.value(*number, *of, item, group)));
+                    out.extend(items.iter().flat_map(|item| self.written(*number, *of, item, group)));
                 }
                 (Shape::Map, Some(Value::Object(entries))) => {
                     for (key, value) in entries {
-                        let entry = [bytes(1, key.as_bytes()), self.value(2, *of, value, group)].concat();
+                        let entry = [bytes(1, key.as_bytes()), self.written(2, *of, value, group)].concat();
                         out.extend(bytes(*number, &entry));
                     }
                 }
                 (Shape::List | Shape::Map, Some(_)) => {}
-                (Shape::Plain | Shape::Optional, Some(value)) => out.extend(self.value(*number, *of, value, group)),
+                (Shape::Plain | Shape::Optional, Some(value)) => out.extend(self.written(*number, *of, value, group)),
             }
         }
         out
     }
 
     /// Nothing if it is not of this type.
-    fn value(&self, number: u32, of: Type, value: &Value, group: &str) -> Vec<u8> {
+    fn written(&self, number: u32, of: Type, value: &Value, group: &str) -> Vec<u8> {
         let written = match (of, value) {
             (Type::Text, Value::String(text)) => Some(bytes(number, text.as_bytes())),
             (Type::Bytes, Value::String(text)) => BASE64_STANDARD.decode(text).ok().map(|raw| bytes(number, &raw)),
