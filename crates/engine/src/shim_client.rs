@@ -270,7 +270,7 @@ mod tests {
     async fn a_connection_that_panics_is_counted_and_lost() {
         let (ours, theirs) = StdUnixStream::pair().unwrap();
         let (panics, is_lost) = (Panics::default(), Arc::new(AtomicBool::new(false)));
-        let (done, ended) = oneshot::channel();
+        let (done, ended) = oneshot::channel::<()>();
         let (told, done) = (Arc::clone(&is_lost), Mutex::new(Some(done)));
         let shim = Shim::over(ours, panics.clone(), move |what| match what {
             Told::Exited { .. } => panic!("an exit nobody expected"),

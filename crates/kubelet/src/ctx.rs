@@ -1,7 +1,6 @@
 //! What every part of the agent holds: its configuration and its doors (API,
 //! runtime, clock, Events, the node and the machine).
 
-use std::future::Future;
 use std::sync::{Arc, PoisonError};
 
 use ambient::{Clock, Mono, Panics};
