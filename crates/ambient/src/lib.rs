@@ -1,6 +1,7 @@
-//! Time, randomness and identifiers as values.
+//! Time, randomness and identifiers as values; and what became of tasks that
+//! nobody waits for.
 //!
-//! The only crate that asks the operating system for any of them. Everyone
+//! The only crate that asks the operating system for any of the first three. Everyone
 //! else receives a [`Now`], an [`Rng`] or an [`Ids`] as an argument, so that
 //! the same code runs in production, in tests and in virtual time.
 //!
@@ -15,10 +16,12 @@
 mod clock;
 mod entropy;
 mod ids;
+mod panics;
 mod rng;
 
 pub use clock::{Clock, Mono, Now, Seconds};
 pub use entropy::unguessable;
 pub use ids::Ids;
 pub use jiff::Timestamp;
+pub use panics::Panics;
 pub use rng::Rng;

@@ -1,25 +1,21 @@
-//! Service accounts: how a token is asked for, whether the bearer of one is
-//! still somebody (API-645 to API-649), and what others may know of the key.
-
-use std::collections::BTreeMap;
+//! Service accounts: how a token is asked for (API-648, API-649), and what others
+//! may know of the key. Who the bearer of one is: `credentials`.
 
 use ambient::Timestamp;
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode, header};
+use http::StatusCode;
+use objects::FieldError;
 use objects::kinds::asked::TOKEN_REQUEST;
-use objects::{FieldError, Kind, kinds};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Answer};
 use crate::api::{Api, Call, rfc3339};
-use crate::auth::{CREDENTIAL, Identity};
 use crate::authz::{Access, Object, Resource};
 use crate::body::{self, WriteOptions};
+use crate::credentials::{fetch, kind, user};
 use crate::error::{ApiError, KindName, ResourceName};
-use crate::tokens::{Bound, Claims, ISSUER, KeptClaims, Subject, Tokens};
-use crate::{joining, negotiate, object};
+use crate::tokens::{Bound, Claims, ISSUER, Subject, Tokens};
+use crate::{negotiate, object};
 
 /// API-648.
 const LIFE_DEFAULT: i64 = 3600;
@@ -28,12 +24,6 @@ const LIFE_MAX: i64 = 1 << 32;
 /// API-650: what agents ask for, and what programs get that never read a token again.
 const LIFE_OF_PODS: i64 = 3607;
 const LIFE_EXTENDED: i64 = 365 * 24 * 3600;
-/// API-647: what is being deleted counts this much longer.
-const FAREWELL_SECONDS: i64 = 60;
-
-fn kind(plural: &str) -> &'static Kind {
-    kinds::find("", "v1", plural).expect("the kinds table has what tokens are bound to")
-}
 
 /// POST …/serviceaccounts/NAME/token.
 pub(crate) async fn request_token(api: &Api, call: &mut Call, bytes: Bytes) -> Answer {
@@ -43,7 +33,7 @@ pub(crate) async fn request_token(api: &Api, call: &mut Call, bytes: Bytes) -> A
     TOKEN_REQUEST.ops.default(&mut request);
     let (namespace, name) = (call.namespace().unwrap_or_default(), call.name());
     let seconds = life(&request, name)?;
-    let account = fetch(api, "serviceaccounts", Some(namespace), name).await?;
+    let account = fetch(&*api.store, "serviceaccounts", Some(namespace), name).await?;
     let account = account.ok_or_else(|| ApiError::not_found(call.kind, name))?;
     let reference = request["spec"]["boundObjectRef"].clone();
     let mut subject = subject(api, namespace, &account, &reference).await?;
@@ -86,10 +76,6 @@ fn tokens(api: &Api) -> Result<&Tokens, ApiError> {
     api.tokens.as_ref().ok_or_else(|| ApiError::Internal("this server has no key to sign tokens with".to_owned()))
 }
 
-fn user(namespace: &str, name: &str) -> String {
-    format!("system:serviceaccount:{namespace}:{name}")
-}
-
 fn life(request: &Value, name: &str) -> Result<i64, ApiError> {
     let given = &request["spec"]["expirationSeconds"];
     let seconds = if given.is_null() { Some(LIFE_DEFAULT) } else { given.as_i64() };
@@ -125,7 +111,8 @@ async fn subject(api: &Api, namespace: &str, account: &Value, reference: &Value)
         ("v1", "Node") => ("nodes", None),
         _ => return Err(ApiError::BadRequest(format!("cannot bind token to object of type {of}"))),
     };
-    let found = fetch(api, plural, scope, name).await?.ok_or_else(|| ApiError::not_found(kind(plural), name))?;
+    let found =
+        fetch(&*api.store, plural, scope, name).await?.ok_or_else(|| ApiError::not_found(kind(plural), name))?;
     let wanted = object::text(reference, &["uid"]);
     if !wanted.is_empty() && wanted != object::text(&found, &["metadata", "uid"]) {
         return Err(ApiError::Conflict {
@@ -145,7 +132,7 @@ async fn subject(api: &Api, namespace: &str, account: &Value, reference: &Value)
             }
             subject.pod = Some(bound(&found));
             let node = object::text(&found, &["spec", "nodeName"]);
-            subject.node = fetch(api, "nodes", None, node).await?.as_ref().map(bound);
+            subject.node = fetch(&*api.store, "nodes", None, node).await?.as_ref().map(bound);
         }
         "Secret" => subject.secret = Some(bound(&found)),
         _ => subject.node = Some(bound(&found)),
@@ -171,7 +158,7 @@ async fn check_node(api: &Api, call: &Call, request: &Value) -> Result<(), ApiEr
     if uid.is_empty() {
         return denied("node requested token with a pod binding without a uid".to_owned());
     }
-    let pod = fetch(api, "pods", call.namespace(), text("name")).await?;
+    let pod = fetch(&*api.store, "pods", call.namespace(), text("name")).await?;
     let pod = pod.ok_or_else(|| ApiError::not_found(kind("pods"), text("name")))?;
     if object::text(&pod, &["metadata", "uid"]) != uid {
         return denied(format!(
@@ -210,124 +197,6 @@ async fn may_request(api: &Api, call: &Call, audience: &str) -> Result<bool, Api
     };
     let access = Access { verb: "request-serviceaccounts-token-audience".to_owned(), to: Object::Resource(to) };
     api.authorizer.allows(api, &call.caller, &access).await
-}
-
-async fn fetch(api: &Api, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<Value>, ApiError> {
-    if name.is_empty() {
-        return Ok(None);
-    }
-    Ok(api.store.get(&object::key(kind(plural), namespace, name)).await?.map(|entry| object::document(&entry)))
-}
-
-/// Who the bearer of this request's token is; `None` without a token.
-pub(crate) async fn bearer(api: &Api, headers: &HeaderMap) -> Result<Option<Identity>, ApiError> {
-    let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let Some((scheme, token)) = given.split_once(' ') else { return Ok(None) };
-    if !scheme.eq_ignore_ascii_case("bearer") || token.trim().is_empty() {
-        return Ok(None);
-    }
-    if let Some((id, secret)) = joining::parts(token.trim()) {
-        return joining::identity(api, id, secret).await?.map(Some).ok_or(ApiError::Unauthorized);
-    }
-    let (identity, _) = identity_of(api, token.trim(), &[ISSUER]).await?.ok_or(ApiError::Unauthorized)?;
-    Ok(Some(identity))
-}
-
-/// API-647: signature, time, audience, and that everything it is bound to
-/// lives. Whose it is, and for whom it was made.
-pub(crate) async fn identity_of(
-    api: &Api,
-    token: &str,
-    audiences: &[&str],
-) -> Result<Option<(Identity, Vec<String>)>, ApiError> {
-    let Some(tokens) = &api.tokens else { return Ok(None) };
-    let now = api.clock.now().wall;
-    let Some(Claims { subject, jti, aud, .. }) = tokens.read(token, audiences, now) else {
-        let kept = tokens.read_kept(token).filter(|_| audiences.contains(&ISSUER));
-        let Some(claims) = kept else { return Ok(None) };
-        let identity = kept_identity(api, token, claims).await?;
-        return Ok(identity.map(|identity| (identity, vec![ISSUER.to_owned()])));
-    };
-    let Subject { namespace, node, pod, secret, serviceaccount, warnafter: _ } = subject;
-    let here = Some(namespace.as_str());
-    let parts = [
-        ("serviceaccounts", here, Some(&serviceaccount)),
-        ("pods", here, pod.as_ref()),
-        ("secrets", here, secret.as_ref()),
-        // A pod's token outlives its node's object: the pod decides.
-        ("nodes", None, node.as_ref().filter(|_| pod.is_none())),
-    ];
-    for (plural, namespace, bound) in parts {
-        if let Some(bound) = bound
-            && !lives(api, plural, namespace, bound, now).await?
-        {
-            return Ok(None);
-        }
-    }
-    let mut identity = account_identity(&namespace, serviceaccount);
-    identity.extra = extra(&jti, pod.as_ref(), node.as_ref());
-    Ok(Some((identity, aud)))
-}
-
-/// API-645: a token in a Secret is somebody as long as the Secret holds it.
-async fn kept_identity(api: &Api, token: &str, claims: KeptClaims) -> Result<Option<Identity>, ApiError> {
-    let KeptClaims { namespace, secret, account, account_uid, .. } = claims;
-    let is_going = |doc: &Value| !object::at(doc, &["metadata", "deletionTimestamp"]).is_null();
-    let Some(secret) = fetch(api, "secrets", Some(&namespace), &secret).await?.filter(|doc| !is_going(doc)) else {
-        return Ok(None);
-    };
-    let is_invalid = object::at(&secret, &["metadata", "labels", INVALID_SINCE]).is_string();
-    if is_invalid || object::text(&secret, &["data", "token"]) != BASE64_STANDARD.encode(token) {
-        return Ok(None);
-    }
-    let found = fetch(api, "serviceaccounts", Some(&namespace), &account).await?;
-    let is_same = |doc: &Value| object::text(doc, &["metadata", "uid"]) == account_uid && !is_going(doc);
-    let identity = || account_identity(&namespace, Bound { name: account.clone(), uid: account_uid.clone() });
-    Ok(found.filter(is_same).map(|_| identity()))
-}
-
-/// Put on the Secret of a token that nobody used for a year.
-const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-
-fn account_identity(namespace: &str, account: Bound) -> Identity {
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}")];
-    let mut identity = Identity::new(user(namespace, &account.name), groups);
-    identity.uid = account.uid;
-    identity
-}
-
-async fn lives(
-    api: &Api,
-    plural: &str,
-    namespace: Option<&str>,
-    bound: &Bound,
-    now: Timestamp,
-) -> Result<bool, ApiError> {
-    let Some(doc) = fetch(api, plural, namespace, &bound.name).await? else { return Ok(false) };
-    let is_over = match object::at(&doc, &["metadata", "deletionTimestamp"]) {
-        Value::Null => false,
-        // A time that can not be read has passed.
-        deleted => deleted
-            .as_str()
-            .and_then(|at| at.parse::<Timestamp>().ok())
-            .is_none_or(|at| now.as_second() > at.as_second().saturating_add(FAREWELL_SECONDS)),
-    };
-    Ok(object::text(&doc, &["metadata", "uid"]) == bound.uid && !is_over)
-}
-
-/// API-645.
-fn extra(jti: &str, pod: Option<&Bound>, node: Option<&Bound>) -> BTreeMap<String, Vec<String>> {
-    let mut extra = BTreeMap::from([(CREDENTIAL.to_owned(), vec![format!("JTI={jti}")])]);
-    let mut add = |key: &str, value: String| {
-        extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value]);
-    };
-    for (what, bound) in [("pod", pod), ("node", node)] {
-        if let Some(Bound { name, uid }) = bound {
-            add(&format!("{what}-name"), name.clone());
-            add(&format!("{what}-uid"), uid.clone());
-        }
-    }
-    extra
 }
 
 /// API-651: OIDC discovery, for those who check tokens themselves.

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io::Write;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -15,6 +16,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use objects::Kind;
+use objects::wire::Messages;
 use serde_json::Value;
 
 use crate::error::ApiError;
@@ -115,6 +117,7 @@ pub(crate) enum Style {
     Compact,
     Pretty,
     Yaml,
+    Protobuf,
 }
 
 /// Marks an answer that is already as the client wants it.
@@ -131,11 +134,13 @@ impl Manner {
     pub(crate) fn wanted(headers: &HeaderMap, query: &crate::query::Query) -> Self {
         let style = match negotiate::wants_yaml(headers) {
             true => Style::Yaml,
+            false if negotiate::wants_protobuf(headers) => Style::Protobuf,
             false if wants_pretty(headers, query) => Style::Pretty,
             false => Style::Compact,
         };
         // YAML is never packed, as before it was made in pieces.
-        Self { style, is_packed: negotiate::accepts_gzip(headers) && style != Style::Yaml }
+        let is_plain = matches!(style, Style::Yaml | Style::Protobuf);
+        Self { style, is_packed: negotiate::accepts_gzip(headers) && !is_plain }
     }
 
     /// Only JSON is ever changed.
@@ -149,7 +154,7 @@ impl Manner {
     pub(crate) fn dressed(self, pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Response<Body> {
         let content_type = match self.style {
             Style::Yaml => "application/yaml",
-            Style::Compact | Style::Pretty => "application/json",
+            Style::Compact | Style::Pretty | Style::Protobuf => "application/json",
         };
         let mut response = with_type(StatusCode::OK, content_type, stream(futures::stream::iter(pieces)));
         if self.is_packed {
@@ -160,10 +165,11 @@ impl Manner {
     }
 
     /// Streams never come here.
-    pub(crate) async fn dress(self, mut response: Response<Body>) -> Response<Body> {
+    pub(crate) async fn dress(self, mut response: Response<Body>, wire: Arc<Messages>) -> Response<Body> {
         response = match self.style {
             Style::Yaml => in_yaml(response).await,
             Style::Pretty => prettify(response).await,
+            Style::Protobuf => in_protobuf(response, &wire).await,
             Style::Compact => response,
         };
         if self.is_packed { compress(response).await } else { response }
@@ -190,6 +196,20 @@ async fn in_yaml(response: Response<Body>) -> Response<Body> {
     let mut response = rewrite(response, |value| objects::text::to_yaml(value).ok().map(String::into_bytes)).await;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/yaml"));
     response
+}
+
+pub(crate) const PROTOBUF: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf");
+
+/// API-784. What is no object stays as it is: who asks for discovery gets JSON.
+async fn in_protobuf(response: Response<Body>, wire: &Messages) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    let Ok(collected) = body.collect().await;
+    let bytes = collected.to_bytes();
+    let written = serde_json::from_slice::<Value>(&bytes).ok().and_then(|value| wire.write(&value));
+    if written.is_some() {
+        parts.headers.insert(header::CONTENT_TYPE, PROTOBUF);
+    }
+    Response::from_parts(parts, full(written.map_or(bytes, Bytes::from)))
 }
 
 async fn rewrite(response: Response<Body>, how: impl FnOnce(&Value) -> Option<Vec<u8>>) -> Response<Body> {

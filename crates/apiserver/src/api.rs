@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use ambient::{Clock, Ids, Timestamp};
+use ambient::{Clock, Ids};
 use bytes::Bytes;
 use futures::FutureExt as _;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request};
@@ -22,13 +22,15 @@ use crate::answer::{self, Answer, Body, Manner};
 use crate::audit::{self, Arrival, Trail};
 use crate::auth::{self, Identity};
 use crate::authz::{self, Access, Authorizer};
+use crate::credentials::Tenure;
 use crate::error::{ApiError, ResourceName};
 use crate::flow::{self, Class, Flow, Seat};
+use crate::health::Health;
 use crate::intake::{Held, Intake};
 use crate::metrics::Metrics;
 use crate::negotiate::{self, Form};
 use crate::openapi::OpenApi;
-use crate::origin::{Origin, end_of, passed};
+use crate::origin::{Origin, end_of};
 use crate::query::Query;
 use crate::relay::Relay;
 use crate::roll::Sending;
@@ -40,7 +42,7 @@ use crate::watches::Watches;
 use crate::workers::{self, LARGE_BYTES, Workers};
 use crate::{
     Config, accounts, body, components, connect, delete, discovery, eviction, health, impersonation, intake, logs,
-    messages, pods, proxy, read, reviews, scale, stream, target, write,
+    messages, metrics, pods, proxy, read, reviews, scale, stream, target, write,
 };
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -69,8 +71,9 @@ pub(crate) struct Api {
     pub(crate) workers: Workers,
     pub(crate) relay: Relay,
     pub(crate) metrics: Metrics,
+    pub(crate) health: Health,
     pub(crate) openapi: OpenApi,
-    pub(crate) wire: Messages,
+    pub(crate) wire: Arc<Messages>,
     /// Absent without a key: then no service account can log in.
     pub(crate) tokens: Option<Tokens>,
     /// Becomes true when the server stops; ends watches and followed logs.
@@ -94,8 +97,8 @@ pub(crate) struct Call {
     pub(crate) upgrade: Option<OnUpgrade>,
     /// Texts for `Warning` headers.
     pub(crate) warnings: Vec<String>,
-    /// When who calls is no longer known.
-    pub(crate) expires: Option<Timestamp>,
+    /// For how long who calls is known.
+    pub(crate) tenure: Tenure,
 }
 
 impl Call {
@@ -122,8 +125,8 @@ struct Exchange {
     audit_id: Option<HeaderValue>,
     manner: Manner,
     trail: Option<Trail>,
-    /// When a stream has to end, at the latest.
-    expires: Option<Timestamp>,
+    /// A stream ends with it.
+    tenure: Tenure,
     /// Held until the answer is ready.
     held: Option<Held>,
     seat: Option<Seat>,
@@ -142,7 +145,7 @@ struct Job {
     is_long: bool,
     /// How long its caller waits, unless it is long.
     limit: Duration,
-    expires: Option<Timestamp>,
+    tenure: Tenure,
 }
 
 /// Bodies are read whole before anything is done about them, but for those
@@ -168,7 +171,7 @@ enum Admitted {
 }
 
 impl Exchange {
-    fn begin(api: &Api, from: &Origin, parts: &request::Parts, query: &Query) -> Self {
+    fn begin(api: &Api, parts: &request::Parts, query: &Query) -> Self {
         let given = parts.headers.get("audit-id").filter(|id| id.len() <= audit::ID_MAX).cloned();
         Self {
             method: parts.method.clone(),
@@ -176,7 +179,7 @@ impl Exchange {
             audit_id: given.or_else(|| HeaderValue::from_str(&api.ids.uid()).ok()),
             manner: Manner::of(parts, query),
             trail: None,
-            expires: from.expires,
+            tenure: Tenure::default(),
             held: None,
             seat: None,
             class: None,
@@ -202,7 +205,7 @@ impl Api {
         body: RequestBody,
     ) -> Response<Body> {
         let query = Query::parse(parts.uri.query());
-        let mut exchange = Exchange::begin(self, from, &parts, &query);
+        let mut exchange = Exchange::begin(self, &parts, &query);
         let admitted = self.unbroken(self.admit(from, parts, query, body, &mut exchange)).await;
         match admitted {
             Ok(Admitted::Resource(job)) => self.carry_out(exchange, *job).await,
@@ -228,16 +231,18 @@ impl Api {
         let at = self.clock.now();
         let url_path = parts.uri.path().to_owned();
         let target = Target::parse(&url_path);
-        let caller = auth::authenticate(self, from, &parts.headers, &url_path).await;
+        let known = auth::authenticate(self, from, &parts.headers, &url_path).await;
         if let Some(audit) = &self.config.audit {
-            let (caller, peer, id) = (caller.as_ref().ok(), from.address, exchange.audit_id.as_ref());
+            let (caller, peer, id) =
+                (known.as_ref().ok().map(|(caller, _)| caller), from.address, exchange.audit_id.as_ref());
             let arrival = Arrival { parts: &parts, query: &query, target: &target, peer, id, at, caller };
             exchange.trail = Trail::start(audit, &self.clock, &arrival);
             if let Some(recorder) = exchange.trail.as_ref().and_then(Trail::recorder) {
                 parts.extensions.insert(recorder);
             }
         }
-        let caller = caller?;
+        let (caller, tenure) = known?;
+        exchange.tenure = tenure.clone();
         if let Some(connection) = from.connection.as_ref().filter(|_| caller.user != auth::ANONYMOUS) {
             connection.is_of(intake::party(&caller.user));
         }
@@ -277,8 +282,7 @@ impl Api {
         if !is_long || (verb == Verb::Watch && path.subresource.is_none()) {
             self.wait_turn(&caller, &access, flow::width(body.len()), exchange).await?;
         }
-        let expires = from.expires;
-        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long, limit, expires })))
+        Ok(Admitted::Resource(Box::new(Job { caller, verb, parts, path, query, body, is_long, limit, tenure })))
     }
 
     async fn wait_turn(
@@ -360,8 +364,9 @@ impl Api {
             response = trail.look(response, &self.wire).await;
         }
         if is_whole && exchange.manner.changes(&response) {
-            let is_large = response.body().size_hint().lower() > LARGE_BYTES as u64;
-            let dressed = exchange.manner.dress(response);
+            let size = response.body().size_hint();
+            let is_large = size.lower() > LARGE_BYTES as u64 || size.exact().is_none();
+            let dressed = exchange.manner.dress(response, Arc::clone(&self.wire));
             response = match is_large {
                 false => dressed.await,
                 true => self.workers.spawn(true, dressed).await.unwrap_or_else(|error| {
@@ -370,8 +375,8 @@ impl Api {
                 }),
             };
         }
-        if let Some(expires) = exchange.expires.filter(|_| !is_whole) {
-            let until = Box::pin(passed(self.clock.clone(), expires));
+        if !is_whole && !exchange.tenure.is_endless() {
+            let until = exchange.tenure.over(Arc::clone(&self.store), self.clock.clone());
             response = response.map(|body| answer::until(body, until));
         }
         match exchange.trail {
@@ -390,12 +395,8 @@ impl Api {
         }
         match path.trim_matches('/') {
             "" => Ok(discovery::root()),
-            "metrics" => {
-                let audit = self.config.audit.as_ref().map(|audit| audit.metrics());
-                let mut text = self.metrics.render(self.store.size()) + &audit.unwrap_or_default();
-                self.flow.render(&mut text);
-                Ok(answer::text(StatusCode::OK, text))
-            }
+            "metrics" => Ok(answer::text(StatusCode::OK, metrics::all(self))),
+            "metrics/slis" => Ok(answer::text(StatusCode::OK, self.health.render())),
             path if path == "api" || path == "apis" || path.starts_with("api/") || path.starts_with("apis/") => {
                 discovery::answer(path, &parts.headers, &self.config)
             }
@@ -431,7 +432,7 @@ impl Api {
     }
 
     async fn work(&self, job: Job) -> Answer {
-        let Job { caller, verb, mut parts, path, query, body, expires, .. } = job;
+        let Job { caller, verb, mut parts, path, query, body, tenure, .. } = job;
         if !verb.is_reading() {
             // API-331: what a write is decided on is no older than what its
             // caller may have seen, of this server or of another one.
@@ -454,7 +455,7 @@ impl Api {
         }
         let upgrade = parts.extensions.remove();
         let (headers, method, warnings) = (parts.headers, parts.method, Vec::new());
-        let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings, expires };
+        let mut call = Call { caller, kind, path, query, headers, method, upgrade, warnings, tenure };
         if !call.kind.ops.verbs().contains(&verb.as_str()) && call.path.subresource.is_none() {
             return Err(ApiError::MethodNotAllowed);
         }
@@ -522,7 +523,9 @@ impl Api {
             Verb::Get => read::get(self, call).await,
             Verb::List => read::list(self, call).await,
             Verb::Watch => match messages::of_lines(call)? {
-                Some(messages) => messages.send(Box::pin(stream::watch(self, call)).await?, end_of(self, call)),
+                Some(messages) => {
+                    messages.send(&self.workers, Box::pin(stream::watch(self, call)).await?, end_of(self, call))
+                }
                 None => Box::pin(stream::watch(self, call)).await,
             },
             // API-108: the collection of all namespaces can only be read.

@@ -8,8 +8,8 @@ use http::HeaderMap;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::accounts;
 use crate::api::Api;
+use crate::credentials::{self, Tenure};
 use crate::error::ApiError;
 use crate::origin::Origin;
 
@@ -37,6 +37,11 @@ impl Identity {
     /// The administrator.
     pub fn admin() -> Self {
         Self::new("kubernetes-admin", [MASTERS])
+    }
+
+    /// This server itself, by upstream's name.
+    pub(crate) fn apiserver() -> Self {
+        Self::new("system:apiserver", [MASTERS])
     }
 
     /// API-641: who has shown nothing.
@@ -123,25 +128,25 @@ const MASTERS: &str = "system:masters";
 /// What an identity was proved by.
 pub(crate) const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// API-641: by certificate, else by token. Who shows neither is somebody only
+/// API-641: by certificate, else by token; and for how long. Who shows neither is somebody only
 /// where everybody may be; who shows something wrong is nobody anywhere.
 pub(crate) async fn authenticate(
     api: &Api,
     from: &Origin,
     headers: &HeaderMap,
     path: &str,
-) -> Result<Identity, ApiError> {
+) -> Result<(Identity, Tenure), ApiError> {
     if let Some(identity) = &from.identity {
         // TLS looked once, when the connection was made.
         if from.is_expired(api.clock.now().wall) {
             from.end();
             return Err(ApiError::Unauthorized);
         }
-        return Ok(Identity::clone(identity));
+        return Ok((Identity::clone(identity), Tenure::until(from.expires)));
     }
-    match accounts::bearer(api, headers).await? {
-        Some(identity) => Ok(identity),
-        None if is_public(path) => Ok(Identity::anonymous()),
+    match credentials::bearer(api, headers).await? {
+        Some(known) => Ok(known),
+        None if is_public(path) => Ok((Identity::anonymous(), Tenure::default())),
         None => Err(ApiError::Unauthorized),
     }
 }

@@ -73,7 +73,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, verb: &str) -> Answer {
     let Some(client) = call.upgrade.take() else {
         return Err(ApiError::BadRequest("this connection cannot be upgraded".to_owned()));
     };
-    tokio::spawn(join(client, hyper::upgrade::on(&mut response), end_of(api, call)));
+    api.workers.stream(join(client, hyper::upgrade::on(&mut response), end_of(api, call)));
     Ok(pass_on(&response, Bytes::new()))
 }
 

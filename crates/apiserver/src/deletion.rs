@@ -125,7 +125,7 @@ fn marked(doc: &Value, grace: i64, now: Timestamp) -> Value {
     set_deadline(&mut doc, now.saturating_add(SignedDuration::from_secs(grace)).unwrap_or(now), grace);
     let metadata = object::metadata_mut(&mut doc);
     if let Some(generation) = metadata.get("generation").and_then(Value::as_i64).filter(|generation| *generation > 0) {
-        metadata.insert("generation".to_owned(), json!(generation + 1));
+        metadata.insert("generation".to_owned(), json!(generation.saturating_add(1)));
     }
     if doc["kind"] == "Namespace" {
         object::object_mut(&mut doc, "status").insert("phase".to_owned(), json!("Terminating"));

@@ -38,7 +38,8 @@ pub(crate) fn root() -> Response<Body> {
         paths.push(format!("/apis/{group}"));
         paths.push(format!("/apis/{group}/{version}"));
     }
-    let others = ["/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
+    let others =
+        ["/healthz", "/livez", "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/readyz", "/version"];
     paths.extend(others.map(str::to_owned));
     answer::json(StatusCode::OK, &json!({"paths": paths}))
 }

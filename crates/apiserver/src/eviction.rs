@@ -289,7 +289,11 @@ fn take(budget: &mut Value, pod: &str, now: &str) {
         set_condition(status, condition, now);
     }
     let disrupted = status.entry("disruptedPods").or_insert(json!({}));
-    disrupted[pod] = json!(now);
+    match disrupted.as_object_mut() {
+        Some(disrupted) => drop(disrupted.insert(pod.to_owned(), json!(now))),
+        // Others may have written anything there.
+        None => *disrupted = json!({pod: now}),
+    }
 }
 
 /// The time of a condition is that of its last change.

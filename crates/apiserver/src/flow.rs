@@ -6,6 +6,7 @@
 //! Read next: `schemas` (which level a request belongs to), `levels` (who is
 //! next); both decide purely.
 
+pub(crate) mod conditions;
 pub(crate) mod defaults;
 mod levels;
 mod schemas;

@@ -8,8 +8,8 @@ use base64::engine::general_purpose::STANDARD;
 use objects::kinds::secret;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use store::Store;
 
-use crate::api::Api;
 use crate::auth::Identity;
 use crate::error::ApiError;
 use crate::object;
@@ -25,10 +25,15 @@ pub(crate) fn parts(token: &str) -> Option<(&str, &str)> {
     (id.len() == 6 && secret.len() == 16 && is_made_of(id) && is_made_of(secret)).then_some((id, secret))
 }
 
-pub(crate) async fn identity(api: &Api, id: &str, secret: &str) -> Result<Option<Identity>, ApiError> {
+pub(crate) async fn identity(
+    store: &dyn Store,
+    id: &str,
+    secret: &str,
+    now: Timestamp,
+) -> Result<Option<Identity>, ApiError> {
     let key = object::key(&secret::KIND, Some(NAMESPACE), &format!("bootstrap-token-{id}"));
-    let Some(entry) = api.store.get(&key).await? else { return Ok(None) };
-    Ok(bearer(&object::document(&entry), id, secret, api.clock.now().wall))
+    let Some(entry) = store.get(&key).await? else { return Ok(None) };
+    Ok(bearer(&object::document(&entry), id, secret, now))
 }
 
 /// None: nobody. What can not be read is never in the bearer's favour.

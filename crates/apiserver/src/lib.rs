@@ -29,6 +29,7 @@ mod certificates;
 mod components;
 mod connect;
 mod create;
+mod credentials;
 mod delete;
 mod deletion;
 mod discovery;
@@ -147,8 +148,9 @@ impl ApiServer {
             workers: workers::Workers::default(),
             relay: relay::Relay::new(config.kubelet_tls.clone()),
             metrics: metrics::Metrics::default(),
+            health: health::Health::default(),
             openapi: openapi::OpenApi::default(),
-            wire: objects::wire::Messages::default(),
+            wire: Arc::default(),
             tokens: config.signing_key.as_ref().and_then(tokens::Tokens::new),
             closing: tokio::sync::watch::Sender::new(false),
             services: services::Services::default(),
@@ -200,6 +202,7 @@ impl ApiServer {
             biased;
             () = serve::serve(Arc::clone(&self.0), listener, tls, shutdown) => Ok(()),
             never = expiry::run(&self.0) => match never {},
+            never = flow::conditions::run(&self.0) => match never {},
         }
     }
 }

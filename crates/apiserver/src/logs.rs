@@ -33,7 +33,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call) -> Answer {
     let uri = uri(&Endpoint::of_agent(api, node).await?, call, &container)?;
     let log = relay(api, api.relay.send(Request::get(uri)).await?).await?;
     match messages {
-        Some(messages) => messages.send(log, end_of(api, call)),
+        Some(messages) => messages.send(&api.workers, log, end_of(api, call)),
         None => Ok(log),
     }
 }
@@ -86,11 +86,15 @@ pub(crate) fn container(pod: &Value, asked: Option<&str>) -> Result<String, ApiE
 }
 
 /// What the agent understands of the query.
-const PASSED_ON: [&str; 7] =
-    ["follow", "previous", "sinceSeconds", "sinceTime", "timestamps", "tailLines", "limitBytes"];
+const FLAGS_PASSED_ON: [&str; 3] = ["follow", "previous", "timestamps"];
+const PASSED_ON: [&str; 4] = ["sinceSeconds", "sinceTime", "tailLines", "limitBytes"];
 
 fn uri(agent: &Endpoint, call: &Call, container: &str) -> Result<Uri, ApiError> {
     let mut query = form_urlencoded::Serializer::new(String::new());
+    // As they were understood here, so that nobody understands them differently.
+    for name in FLAGS_PASSED_ON.into_iter().filter(|name| call.query.is_set(name)) {
+        query.append_pair(name, "true");
+    }
     for name in PASSED_ON {
         if let Some(value) = call.query.text(name) {
             query.append_pair(name, value);

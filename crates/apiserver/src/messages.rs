@@ -12,6 +12,7 @@ use streaming::{ReadingUpgrade, Refusal};
 use crate::answer::{self, Answer, Body};
 use crate::api::{Call, STREAMING};
 use crate::error::ApiError;
+use crate::workers::Workers;
 
 /// A client that asked for messages, and the answer to that.
 pub(crate) struct Messages {
@@ -44,7 +45,12 @@ fn asked(call: &mut Call, negotiate: Negotiate, are_lines: bool) -> Result<Optio
 
 impl Messages {
     /// What the answer would have said, until something has happened.
-    pub(crate) fn send(self, answer: Response<Body>, end: impl Future<Output = ()> + Send + 'static) -> Answer {
+    pub(crate) fn send(
+        self,
+        workers: &Workers,
+        answer: Response<Body>,
+        end: impl Future<Output = ()> + Send + 'static,
+    ) -> Answer {
         let Self { upgrade, response, are_lines } = self;
         let kind = answer.headers().get(header::CONTENT_TYPE);
         if are_lines && kind.is_none_or(|kind| kind != "application/json") {
@@ -53,9 +59,9 @@ impl Messages {
         let pieces = BodyStream::new(answer::until(answer.into_body(), end))
             .filter_map(|frame| std::future::ready(frame.ok().and_then(|frame| frame.into_data().ok())));
         match are_lines {
-            true => tokio::spawn(upgrade.run(lines(pieces))),
-            false => tokio::spawn(upgrade.run(pieces)),
-        };
+            true => workers.stream(upgrade.run(lines(pieces))),
+            false => workers.stream(upgrade.run(pieces)),
+        }
         let mut response = response.map(|()| answer::full(Bytes::new()));
         response.headers_mut().insert(STREAMING, HeaderValue::from_static("messages"));
         Ok(response)

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::{Method, StatusCode};
 
+use crate::api::Api;
+
 /// Requests by method and code: a few dozen combinations at most.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
@@ -45,4 +47,16 @@ impl Metrics {
     pub(crate) fn panicked(&self) {
         self.panics.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// All there is, of every part.
+pub(crate) fn all(api: &Api) -> String {
+    let audit = api.config.audit.as_ref().map(|audit| audit.metrics());
+    let mut text = api.metrics.render(api.store.size()) + &audit.unwrap_or_default();
+    text += "# HELP podium_task_panics_total Connections, streams and other tasks that ended in a panic.\n# TYPE podium_task_panics_total counter\n";
+    for (task, count) in api.workers.panics.counts() {
+        let _ = writeln!(text, "podium_task_panics_total{{task=\"{task}\"}} {count}");
+    }
+    api.flow.render(&mut text);
+    text
 }

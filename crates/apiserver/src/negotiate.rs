@@ -24,7 +24,9 @@ pub(crate) enum Include {
     Object,
 }
 
+/// What bodies and answers may be written in.
 const ACCEPTED: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// API-093: the first element we can serve decides. API-073: kubectl prefers
 /// tables; API-095, API-096, API-335: many prefer protobuf, and take JSON.
@@ -56,7 +58,16 @@ fn chosen(headers: &HeaderMap, query: &Query, has_table: bool) -> Result<Form, A
             Some(_) => {}
         }
     }
-    Err(ApiError::NotAcceptable(ACCEPTED))
+    if wants_protobuf(headers) { Ok(Form::Plain) } else { Err(ApiError::NotAcceptable(ACCEPTED)) }
+}
+
+/// API-784: by whoever takes nothing else. Everybody else gets JSON.
+pub(crate) fn wants_protobuf(headers: &HeaderMap) -> bool {
+    let accept = header_text(headers, header::ACCEPT);
+    let is_it = |media: &Media| media.essence == PROTOBUF && media.parameter("as").is_none();
+    accept.contains(PROTOBUF)
+        && !accept.split(',').any(|element| is_ours(&Media::parse(element)))
+        && accept.split(',').any(|element| is_it(&Media::parse(element)))
 }
 
 fn is_ours(media: &Media) -> bool {
@@ -151,6 +162,23 @@ mod tests {
             Ok(Form::Metadata)
         );
         assert_eq!(asked("*/*"), Ok(Form::Plain));
-        assert!(asked("application/cbor").unwrap_err().starts_with("only the following media types are accepted"));
+        // Who takes nothing that we write is told what we do.
+        let told = format!("only the following media types are accepted: {ACCEPTED}");
+        for accept in ["application/cbor", "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"] {
+            assert_eq!(asked(accept), Err(told.clone()), "{accept}");
+        }
+    }
+
+    #[test]
+    fn api_784_only_who_takes_nothing_else_gets_protobuf() {
+        let wanted = |accept: &'static str| {
+            let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().unwrap())]);
+            (wants_protobuf(&headers), form(&headers, &Query::default()).is_ok())
+        };
+        assert_eq!(wanted("application/vnd.kubernetes.protobuf"), (true, true));
+        assert_eq!(wanted("application/vnd.kubernetes.protobuf;stream=watch, application/cbor"), (true, true));
+        assert_eq!(wanted("application/vnd.kubernetes.protobuf,application/json"), (false, true));
+        assert_eq!(wanted("application/vnd.kubernetes.protobuf, */*"), (false, true));
+        assert_eq!(wanted("application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"), (false, false));
     }
 }

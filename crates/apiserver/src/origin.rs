@@ -3,9 +3,8 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use ambient::{Clock, Timestamp};
+use ambient::Timestamp;
 
 use crate::api::{Api, Call, closed};
 use crate::auth::Identity;
@@ -39,32 +38,12 @@ impl Origin {
 /// Waits until what a call has opened must end: the server stops, or who called
 /// is no longer known.
 pub(crate) fn end_of(api: &Api, call: &Call) -> impl Future<Output = ()> + Send + use<> {
-    let (mut closing, clock, expires) = (api.closing.subscribe(), api.clock.clone(), call.expires);
-    let expired = async move {
-        match expires {
-            Some(moment) => passed(clock, moment).await,
-            None => std::future::pending().await,
-        }
-    };
+    let over = call.tenure.clone().over(Arc::clone(&api.store), api.clock.clone());
+    let mut closing = api.closing.subscribe();
     async move {
         tokio::select! {
             () = closed(&mut closing) => {}
-            () = expired => {}
+            () = over => {}
         }
     }
 }
-
-/// Waits until a moment of the wall clock has passed.
-pub(crate) async fn passed(clock: Clock, moment: Timestamp) {
-    loop {
-        let left = moment.duration_since(clock.now().wall);
-        if left.is_negative() {
-            return;
-        }
-        // Wall clocks are set now and then.
-        tokio::time::sleep(left.unsigned_abs().clamp(CLOCK_STEP_MIN, CLOCK_STEP_MAX)).await;
-    }
-}
-
-const CLOCK_STEP_MIN: Duration = Duration::from_millis(10);
-const CLOCK_STEP_MAX: Duration = Duration::from_secs(60);

@@ -127,7 +127,7 @@ fn bound(mut doc: Value, binding: &Value, now: &str) -> Result<Value, ApiError> 
         return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
     }
     // All that a binding does is done at once, or nothing of it (API-595).
-    doc["spec"]["nodeName"] = binding["target"]["name"].clone();
+    object::object_mut(&mut doc, "spec").insert("nodeName".to_owned(), binding["target"]["name"].clone());
     for key in ["annotations", "labels"] {
         if let Some(added) = binding["metadata"][key].as_object().filter(|added| !added.is_empty()) {
             let existing = object::metadata_mut(&mut doc).entry(key).or_insert(json!({}));

@@ -58,7 +58,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call, body: RequestBody) -> Ans
     if response.status() == StatusCode::SWITCHING_PROTOCOLS
         && let Some(client) = call.upgrade.take()
     {
-        tokio::spawn(connect::join(client, hyper::upgrade::on(&mut response), end_of(api, call)));
+        api.workers.stream(connect::join(client, hyper::upgrade::on(&mut response), end_of(api, call)));
         let (parts, _) = response.into_parts();
         return Ok(Response::from_parts(parts, answer::full(bytes::Bytes::new())));
     }

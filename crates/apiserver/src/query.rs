@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
-
 use crate::error::ApiError;
 
 /// The parameters of one request, in order.
@@ -53,8 +51,8 @@ impl Query {
     /// API-005: how long the caller is ready to wait; zero leaves it to us.
     pub(crate) fn patience(&self) -> Result<Option<Duration>, ApiError> {
         let Some(text) = self.text("timeout").filter(|text| *text != "0") else { return Ok(None) };
-        let wrong = format!("invalid timeout specified in the request URL - time: invalid duration {text:?}");
-        let parsed = text.parse::<SignedDuration>().map_err(|_| ApiError::BadRequest(wrong))?;
+        let wrong = |problem| ApiError::BadRequest(format!("invalid timeout specified in the request URL - {problem}"));
+        let parsed = objects::duration::parse(text).map_err(wrong)?;
         Ok(Duration::try_from(parsed).ok().filter(|patience| !patience.is_zero()))
     }
 }
@@ -87,7 +85,7 @@ mod tests {
         for text in ["", "timeout=", "timeout=0", "timeout=0s", "timeout=-5s"] {
             assert_eq!(Query::parse(Some(text)).patience().unwrap(), None, "{text}");
         }
-        for text in ["timeout=invalid", "timeout=5"] {
+        for text in ["timeout=invalid", "timeout=5", "timeout=PT5S", "timeout=5%20seconds", "timeout=1d"] {
             assert!(Query::parse(Some(text)).patience().is_err(), "{text}");
         }
     }

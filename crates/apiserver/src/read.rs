@@ -69,6 +69,12 @@ pub(crate) async fn list(api: &Api, call: &mut Call) -> Answer {
     }
     let manner = Manner::wanted(&call.headers, &call.query);
     let share = api.sending.share(&call.caller, &page.entries)?;
+    if manner.style == Style::Protobuf {
+        // Lengths stand before contents: made whole, elsewhere, of what is not.
+        let pieces = Roll::new(look(Style::Compact), metadata, page.entries, Some(share)).pieces(false);
+        let body = api.workers.drive(answer::stream(futures::stream::iter(pieces)));
+        return Ok(answer::with_type(StatusCode::OK, "application/json", body));
+    }
     let is_copied = form == Form::Plain && manner.style == Style::Compact && !manner.is_packed;
     let roll = Roll::new(look(manner.style), metadata, page.entries, Some(share));
     let answer = manner.dressed(roll.pieces(manner.is_packed));

@@ -10,12 +10,12 @@ use http::{Response, StatusCode};
 use objects::FieldError;
 use serde_json::{Value, json};
 
-use crate::accounts;
 use crate::answer::{Answer, Body};
 use crate::api::{Api, Call};
 use crate::auth::Identity;
 use crate::authz::{Access, Decision, Object, Resource};
 use crate::body::{self, WriteOptions};
+use crate::credentials::Credential;
 use crate::error::ApiError;
 use crate::negotiate::{self, Form};
 use crate::object;
@@ -56,12 +56,15 @@ async fn token(api: &Api, doc: &Value) -> Result<Value, ApiError> {
     let audiences = texts(&doc["spec"]["audiences"]);
     let audiences = if audiences.is_empty() { vec![ISSUER.to_owned()] } else { audiences };
     let wanted: Vec<&str> = audiences.iter().map(String::as_str).collect();
-    Ok(match accounts::identity_of(api, token, &wanted).await? {
-        Some((identity, of)) => {
+    let refused = || json!({"user": {}, "error": "invalid bearer token"});
+    let Some(credential) = Credential::read(api, token, &wanted) else { return Ok(refused()) };
+    Ok(match credential.bearer(&*api.store, api.clock.now().wall).await? {
+        Some(identity) => {
+            let of = credential.audiences();
             let known: Vec<&String> = audiences.iter().filter(|audience| of.contains(audience)).collect();
             json!({"authenticated": true, "user": identity.document(), "audiences": known})
         }
-        None => json!({"user": {}, "error": "invalid bearer token"}),
+        None => refused(),
     })
 }
 

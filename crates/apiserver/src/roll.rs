@@ -130,7 +130,7 @@ impl Look {
         };
         let doc = self.document(entry, include);
         match self.style {
-            Style::Compact => out.extend(objects::text::to_json(&doc).unwrap_or_default()),
+            Style::Compact | Style::Protobuf => out.extend(objects::text::to_json(&doc).unwrap_or_default()),
             Style::Pretty => indent(out, &serde_json::to_vec_pretty(&doc).unwrap_or_default(), b"    "),
             Style::Yaml => {
                 let text = objects::text::to_yaml(&doc).unwrap_or_default();
@@ -209,7 +209,7 @@ impl Roll {
     fn write_head(&self, out: &mut Vec<u8>, metadata: Value) {
         let (head, array) = self.look.head(metadata);
         match self.look.style {
-            Style::Compact => {
+            Style::Compact | Style::Protobuf => {
                 out.extend(objects::text::to_json(&head).unwrap_or_default());
                 out.pop();
                 out.extend_from_slice(format!(",\"{array}\":[").as_bytes());
@@ -228,8 +228,8 @@ impl Roll {
 
     fn before(&self, is_first: bool) -> &'static [u8] {
         match (self.look.style, is_first) {
-            (Style::Compact, true) => b"",
-            (Style::Compact, false) => b",",
+            (Style::Compact | Style::Protobuf, true) => b"",
+            (Style::Compact | Style::Protobuf, false) => b",",
             (Style::Pretty, true) => b"\n    ",
             (Style::Pretty, false) => b",\n    ",
             (Style::Yaml, _) => b"\n- ",
@@ -238,7 +238,7 @@ impl Roll {
 
     fn tail(&self, is_empty: bool) -> &'static [u8] {
         match (self.look.style, is_empty) {
-            (Style::Compact, _) | (Style::Pretty, true) => b"]}",
+            (Style::Compact | Style::Protobuf, _) | (Style::Pretty, true) => b"]}",
             (Style::Pretty, false) => b"\n  ]\n}",
             (Style::Yaml, true) => b" []\n",
             (Style::Yaml, false) => b"\n",

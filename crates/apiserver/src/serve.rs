@@ -43,7 +43,8 @@ pub(crate) async fn serve(
             }
         }
     };
-    listener::serve(tcp, with_alpn(tls), api.config.connections.clone(), ending, make).await;
+    listener::serve(tcp, with_alpn(tls), api.config.connections.clone(), api.workers.panics.clone(), ending, make)
+        .await;
     api.workers.rest(WRITES_TIMEOUT).await;
 }
 

@@ -99,6 +99,13 @@ pub(crate) struct Tokens {
     jwk: Value,
 }
 
+impl Claims {
+    /// The first second in which it is nobody's any more (API-647).
+    pub(crate) fn until(&self) -> i64 {
+        self.exp.saturating_add(LEEWAY_SECONDS)
+    }
+}
+
 impl Tokens {
     /// None: not a key for this purpose.
     pub(crate) fn new(key: &SigningKey) -> Option<Self> {
@@ -126,8 +133,7 @@ impl Tokens {
     pub(crate) fn read(&self, token: &str, audiences: &[&str], now: Timestamp) -> Option<Claims> {
         let claims: Claims = self.verified(token)?;
         let second = now.as_second();
-        let until = claims.exp.saturating_add(LEEWAY_SECONDS);
-        let is_timely = (claims.nbf.saturating_sub(LEEWAY_SECONDS)..until).contains(&second);
+        let is_timely = (claims.nbf.saturating_sub(LEEWAY_SECONDS)..claims.until()).contains(&second);
         let is_for_us = claims.aud.iter().any(|audience| audiences.contains(&audience.as_str()));
         (claims.iss == ISSUER && is_timely && is_for_us).then_some(claims)
     }

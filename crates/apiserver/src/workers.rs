@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
+use ambient::Panics;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, StreamBody};
 use tokio::runtime::{Builder, Runtime};
@@ -28,12 +29,20 @@ const NICENESS: i32 = 5;
 /// The tasks of one server.
 #[derive(Default)]
 pub(crate) struct Workers {
+    /// Of whatever nobody waits for.
+    pub(crate) panics: Panics,
     under_way: TaskTracker,
     /// Made when it is first needed; None if threads can not be had.
     large: OnceLock<Option<Runtime>>,
 }
 
 impl Workers {
+    /// What goes on after its request was answered, and whose end nobody waits for.
+    pub(crate) fn stream(&self, stream: impl Future<Output = ()> + Send + 'static) {
+        let panics = self.panics.clone();
+        tokio::spawn(async move { panics.caught("stream", stream).await });
+    }
+
     /// Runs to its end, whether somebody waits for it or not.
     pub(crate) fn spawn<T: Send + 'static>(
         &self,
@@ -51,7 +60,8 @@ impl Workers {
     pub(crate) fn drive(&self, mut body: Body) -> Body {
         let Some(runtime) = self.large.get_or_init(threads).as_ref() else { return body };
         let (sender, mut parts) = mpsc::channel(1);
-        let making = runtime.spawn(async move {
+        let panics = self.panics.clone();
+        let make = async move {
             while let Some(Ok(frame)) = body.frame().await {
                 let is_empty = frame.data_ref().is_some_and(Bytes::is_empty);
                 if !is_empty && sender.send(Some(frame)).await.is_err() {
@@ -61,7 +71,8 @@ impl Workers {
                 tokio::task::yield_now().await;
             }
             let _ = sender.send(None).await;
-        });
+        };
+        let making = runtime.spawn(async move { panics.caught("body", make).await });
         let mut making = Some(AbortOnDropHandle::new(making));
         let taken = futures::stream::poll_fn(move |context| {
             match ready!(parts.poll_recv(context)) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ambient::{Clock, Ids};
+use ambient::{Clock, Ids, Panics};
 use async_trait::async_trait;
 use cri::{
     AttachRequest, Connection, Container, ContainerConfig, ContainerId, ContainerStats, CriError, ExecRequest,
@@ -44,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) network: PodNetwork,
     pub(crate) program: SealedProgram,
     pub(crate) disks: Disks,
+    pub(crate) panics: Panics,
     table: Mutex<Table>,
     events: broadcast::Sender<RuntimeEvent>,
 }
@@ -81,6 +82,7 @@ impl Engine {
             snapshots,
             network,
             program: SealedProgram::open(&config.shim_exe).map_err(io_at(&config.shim_exe))?,
+            panics: Panics::default(),
             table: Mutex::new(Table::default()),
             events: broadcast::Sender::new(EVENTS_MAX),
         });
@@ -91,6 +93,11 @@ impl Engine {
     /// The store of images: to import, pull and look them up.
     pub fn images(&self) -> &Arc<Images> {
         &self.inner.images
+    }
+
+    /// Of the engine's own tasks, for whoever shows them.
+    pub fn panics(&self) -> &Panics {
+        &self.inner.panics
     }
 
     /// Ends everything of this instance and removes its traces outside

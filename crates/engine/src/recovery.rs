@@ -231,7 +231,20 @@ impl Inner {
 
     /// The shim's connection has ended. If nobody asked for that, the shim has
     /// died, or it has cut us off: then there is another connection to be had.
-    pub(crate) async fn on_shim_lost(self: &Arc<Self>, id: &SandboxId) {
+    pub(crate) async fn settle_loss(self: &Arc<Self>, id: &SandboxId) {
+        let settled = self.panics.caught("lost_monitor", self.on_shim_lost(id)).await;
+        if settled.is_some() {
+            return;
+        }
+        // Neither connected nor down would be nobody's: down, then.
+        let is_lost = |shim: &mut Shim| shim.is_lost();
+        let lost = self.table().sandboxes.get_mut(id).and_then(|entry| entry.shim.take_if(is_lost));
+        if lost.is_some() {
+            self.panics.caught("lost_monitor", self.lose(id)).await;
+        }
+    }
+
+    async fn on_shim_lost(self: &Arc<Self>, id: &SandboxId) {
         let Some(gate) = self.gate(id) else { return };
         let _alone = gate.lock().await;
         let is_lost = |shim: &Shim| shim.is_lost();

@@ -122,13 +122,13 @@ impl Inner {
         stream: std::os::unix::net::UnixStream,
     ) -> std::io::Result<Shim> {
         let (inner, id) = (Arc::downgrade(self), id.clone());
-        Shim::over(stream, move |told| {
+        Shim::over(stream, self.panics.clone(), move |told| {
             let Some(inner) = inner.upgrade() else { return };
             match told {
                 Told::Exited { container, exit } => inner.on_exit(&cri::ContainerId(container), exit),
                 Told::Lost => {
                     let id = id.clone();
-                    tokio::spawn(async move { inner.on_shim_lost(&id).await });
+                    tokio::spawn(async move { inner.settle_loss(&id).await });
                 }
             }
         })
@@ -156,7 +156,7 @@ impl Inner {
     pub(crate) async fn unmake_sandbox(self: &Arc<Self>, id: &SandboxId, cgroup: Option<PathBuf>) {
         let run = self.dirs.run(id);
         if let Ok(stream) = shim_client::reconnect(&run)
-            && let Ok(shim) = Shim::over(stream, |_| {})
+            && let Ok(shim) = Shim::over(stream, self.panics.clone(), |_| {})
         {
             // Not set up yet: it ends by itself when nobody is connected any more.
             let _ = shim.call(Request::Shutdown).await;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use ambient::Panics;
 use cri::CriError;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use shim::crash;
@@ -128,11 +129,21 @@ fn through(dir: &File) -> String {
 impl Shim {
     /// Serves the connection. `told` is called in order, before any answer
     /// that the shim gave later.
-    pub(crate) fn over(stream: StdUnixStream, told: impl Fn(Told) + Send + Sync + 'static) -> io::Result<Self> {
+    pub(crate) fn over(
+        stream: StdUnixStream,
+        panics: Panics,
+        told: impl Fn(Told) + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let stream = UnixStream::from_std(stream)?;
         let (calls, pending) = mpsc::channel(CALLS_MAX);
-        tokio::spawn(drive(stream, pending, told));
+        tokio::spawn(async move {
+            let ended = panics.caught("monitor_connection", drive(stream, pending, &told)).await;
+            // A panic is no end that anybody wanted.
+            if ended != Some(Ended::Unused) {
+                panics.caught("monitor_connection", async { told(Told::Lost) }).await;
+            }
+        });
         Ok(Self { calls, execs: Arc::default() })
     }
 
@@ -207,29 +218,37 @@ pub(crate) fn start_failure(message: &str) -> String {
     format!("unable to start container process: {message}")
 }
 
+/// Why a connection is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Nobody has anything to ask any more.
+    Unused,
+    Lost,
+}
+
 /// Reads and writes side by side: the shim may have much to say before it takes
 /// the rest of what it is asked.
-async fn drive(mut stream: UnixStream, mut calls: mpsc::Receiver<Pending>, told: impl Fn(Told) + Send) {
+async fn drive(mut stream: UnixStream, mut calls: mpsc::Receiver<Pending>, told: &(impl Fn(Told) + Sync)) -> Ended {
     let (mut reader, mut writer) = stream.split();
     let mut waiting: BTreeMap<u64, oneshot::Sender<Reply>> = BTreeMap::new();
     let mut heard: Vec<u8> = Vec::new();
     // The call that is on its way, and how much of it has gone.
     let (mut frame, mut sent, mut seq) = (Vec::new(), 0, 0);
-    let is_whole = loop {
+    let ended = loop {
         tokio::select! {
             biased;
             read = reader.read_buf(&mut heard) => {
-                if !matches!(read, Ok(1..)) || !absorb(&mut heard, &mut waiting, &told) {
-                    break false;
+                if !matches!(read, Ok(1..)) || !absorb(&mut heard, &mut waiting, told) {
+                    break Ended::Lost;
                 }
             }
             written = writer.write(&frame[sent..]), if sent < frame.len() => match written {
                 Ok(length @ 1..) => sent += length,
-                Ok(_) | Err(_) => break false,
+                Ok(_) | Err(_) => break Ended::Lost,
             },
             pending = calls.recv(), if sent == frame.len() => {
                 // The engine is done with this shim, which goes on without it.
-                let Some(Pending { request, answer }) = pending else { break true };
+                let Some(Pending { request, answer }) = pending else { break Ended::Unused };
                 seq += 1;
                 match wire::frame(&Call { seq, request }) {
                     Ok(whole) => {
@@ -244,9 +263,7 @@ async fn drive(mut stream: UnixStream, mut calls: mpsc::Receiver<Pending>, told:
     };
     // Nobody can be in doubt whether this connection is lost.
     drop((calls, waiting));
-    if !is_whole {
-        told(Told::Lost);
-    }
+    ended
 }
 
 /// Hands out every whole message; false when the other side talks nonsense.
@@ -270,7 +287,34 @@ fn absorb(buffer: &mut Vec<u8>, waiting: &mut BTreeMap<u64, oneshot::Sender<Repl
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
+
+    /// Whoever is told of an exit and can not bear it costs the connection, which
+    /// is made again, and not what happens next.
+    #[tokio::test]
+    async fn a_connection_that_panics_is_counted_and_lost() {
+        let (ours, theirs) = StdUnixStream::pair().unwrap();
+        let (panics, is_lost) = (Panics::default(), Arc::new(AtomicBool::new(false)));
+        let (done, ended) = oneshot::channel::<()>();
+        let (told, done) = (Arc::clone(&is_lost), Mutex::new(Some(done)));
+        let shim = Shim::over(ours, panics.clone(), move |what| match what {
+            Told::Exited { .. } => panic!("an exit nobody expected"),
+            Told::Lost => {
+                told.store(true, Ordering::SeqCst);
+                drop(done.lock().unwrap().take());
+            }
+        })
+        .unwrap();
+        let exit = Exit { code: 0, oom_killed: false, started_at_ns: None, finished_at_ns: 0, start_error: None };
+        let frame = wire::frame(&Message::Exited { container: "c".to_owned(), exit }).unwrap();
+        io::Write::write_all(&mut &theirs, &frame).unwrap();
+        assert!(ended.await.is_err(), "it was dropped when the loss was told");
+        assert!(is_lost.load(Ordering::SeqCst) && shim.is_lost());
+        assert_eq!(panics.counts(), [("monitor_connection", 1)]);
+    }
 
     #[tokio::test]
     async fn nobody_waits_on_a_thread_for_a_monitor_that_takes_no_connections() {

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ambient::Clock;
+use ambient::{Clock, Panics};
 use client::{Change, Client, Recorder, Scope};
 use cri::{Runtime, Tally};
 use futures::StreamExt as _;
@@ -25,6 +25,7 @@ use crate::pull::Pace;
 use crate::server::{self, Listener, serve};
 use crate::steward::{Face, NodeLine, Steward};
 use crate::volumes::keep_current;
+use crate::watches::Watches;
 use crate::{allocations, log_files, logind, node, oom, orphan, pull, statics};
 
 /// One node's agent. Stopping it stops no pods.
@@ -39,6 +40,7 @@ pub struct Kubelet {
     news: mpsc::UnboundedReceiver<NodeFact>,
     face: watch::Sender<Face>,
     logind: Option<Logind>,
+    panics: Panics,
 }
 
 /// What happens to the machine of an agent (TC-254). Cheap to clone.
@@ -66,7 +68,8 @@ impl Kubelet {
     pub fn new(config: Config, client: Client, runtime: Arc<dyn Runtime>, clock: Clock) -> Self {
         let (line, news) = NodeLine::open();
         let (gauge, face) = (Arc::new(Host), watch::Sender::default());
-        Self { config, client, runtime, clock, listener: None, gauge, line, news, face, logind: None }
+        let panics = Panics::default();
+        Self { config, client, runtime, clock, listener: None, gauge, line, news, face, logind: None, panics }
     }
 
     /// Reads another machine than this one.
@@ -85,6 +88,11 @@ impl Kubelet {
         Self { logind: Some(logind), ..self }
     }
 
+    /// Shows the panics of others beside its own.
+    pub fn with_panics(self, panics: Panics) -> Self {
+        Self { panics, ..self }
+    }
+
     /// Tells the agent about its machine.
     pub fn power(&self) -> Power {
         Power(self.line.clone())
@@ -93,10 +101,10 @@ impl Kubelet {
     /// Works until `shutdown` is over. Pods go on without us (LC-376, TC-267).
     /// An error is a reason not to work at all.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), UnknownPods> {
-        let Self { config, client, runtime, clock, listener, gauge, line, news, face, logind } = self;
+        let Self { config, client, runtime, clock, listener, gauge, line, news, face, logind, panics } = self;
         let work = async {
             let shown = face.subscribe();
-            let ctx = Arc::new(start(config, client, runtime, clock, line, gauge).await);
+            let ctx = Arc::new(start(config, client, runtime, clock, line, gauge, panics).await);
             let steward = Steward::new(ctx.clone(), news, face);
             // LC-030, TC-039
             let of_this_node = Scope::fields(format!("spec.nodeName={}", ctx.config.node_name));
@@ -155,6 +163,7 @@ async fn start(
     clock: Clock,
     node: NodeLine,
     gauge: Arc<dyn Gauge>,
+    panics: Panics,
 ) -> Ctx {
     let recorder = Recorder::start(client.clone(), "kubelet", &config.node_name);
     let runtime_name = loop {
@@ -182,11 +191,12 @@ async fn start(
         turns: Default::default(),
         pulls,
         lookups: Default::default(),
-        watches: Default::default(),
+        watches: Watches::new(panics.clone()),
         sessions: Default::default(),
         pulled,
         meter: Meter::default(),
         walks,
+        panics,
         services,
         runtime_classes: Default::default(),
         users: Mutex::new(()),

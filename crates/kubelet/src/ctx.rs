@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, PoisonError};
 
-use ambient::{Clock, Mono};
+use ambient::{Clock, Mono, Panics};
 use client::{Cache, Client, Recorder};
 use cri::{ContainerId, Runtime, Tally};
 use objects::api::core::v1::Service;
@@ -49,6 +49,8 @@ pub(crate) struct Ctx {
     pub(crate) meter: Meter,
     /// What pods take of the disk, by UID.
     pub(crate) walks: Tally<Walked>,
+    /// Of tasks that nobody waits for.
+    pub(crate) panics: Panics,
     /// Those that have an address, for the environment of containers.
     pub(crate) services: Arc<Cache<Service>>,
     pub(crate) runtime_classes: Classes,
@@ -59,6 +61,12 @@ pub(crate) struct Ctx {
 }
 
 impl Ctx {
+    /// Begins what goes on by itself, such as a stream after its request was answered.
+    pub(crate) fn detach(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        let panics = self.panics.clone();
+        tokio::spawn(async move { panics.caught(task, work).await });
+    }
+
     pub(crate) fn begin_round(&self) {
         *self.round.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now().mono;
     }

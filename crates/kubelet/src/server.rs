@@ -58,16 +58,22 @@ pub(crate) async fn serve(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
 async fn accept(ctx: Arc<Ctx>, pods: Pods, listener: Listener) {
     let door = Arc::new(Doorkeeper::default());
     let limits = listener::Limits { connections: CONNECTIONS_MAX, ..listener::Limits::default() };
+    let panics = ctx.panics.clone();
     let make = move |peer: Peer| {
         let who = Caller::of(&peer.certificates);
         let (ctx, pods, door) = (ctx.clone(), pods.clone(), door.clone());
         move |request| {
             let (ctx, pods, door, who) = (ctx.clone(), pods.clone(), door.clone(), who.clone());
             let connection = peer.connection.clone();
-            async move { admit(&ctx, &pods, &door, who, connection, request).await }
+            async move {
+                let answer = admit(&ctx, &pods, &door, who, connection, request);
+                ctx.panics.caught("request", answer).await.unwrap_or_else(|| {
+                    text(StatusCode::INTERNAL_SERVER_ERROR, "this request caused a panic, look in the logs".to_owned())
+                })
+            }
         }
     };
-    listener::serve(listener.tcp, listener.tls, limits, std::future::pending(), make).await;
+    listener::serve(listener.tcp, listener.tls, limits, panics, std::future::pending(), make).await;
 }
 
 async fn admit(

@@ -9,6 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ambient::Panics;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::net::unix::pipe;
 use tokio::sync::watch;
@@ -20,12 +21,15 @@ const FLAGS: WatchFlags = WatchFlags::MODIFY.union(WatchFlags::CREATE).union(Wat
 const EVENTS_BYTES: usize = 4096;
 
 #[derive(Default)]
-pub(crate) struct Watches(Mutex<Option<Running>>);
+pub(crate) struct Watches {
+    running: Mutex<Option<Running>>,
+    panics: Panics,
+}
 
 /// From the first that asks on.
 struct Running {
     shared: Arc<Shared>,
-    _reader: AbortOnDropHandle<()>,
+    reader: AbortOnDropHandle<()>,
 }
 
 struct Shared {
@@ -41,6 +45,10 @@ struct Place {
 }
 
 impl Watches {
+    pub(crate) fn new(panics: Panics) -> Self {
+        Self { running: Mutex::default(), panics }
+    }
+
     /// From now on: nothing falls between this and the first wait.
     pub(crate) fn of(&self, directory: &Path) -> Changes {
         let watched = self.shared().and_then(|shared| {
@@ -60,15 +68,17 @@ impl Watches {
     }
 
     fn shared(&self) -> io::Result<Arc<Shared>> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = &*running {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever reads may have ended: then whoever comes now gets another.
+        if let Some(running) = running.as_ref().filter(|running| !running.reader.is_finished()) {
             return Ok(running.shared.clone());
         }
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let queue = pipe::Receiver::from_owned_fd_unchecked(queue)?;
         let shared = Arc::new(Shared { queue, places: Mutex::default() });
-        let reader = AbortOnDropHandle::new(tokio::spawn(pass_on(shared.clone())));
-        *running = Some(Running { shared: shared.clone(), _reader: reader });
+        let (panics, read) = (self.panics.clone(), pass_on(shared.clone()));
+        let reader = tokio::spawn(async move { panics.caught("inotify", read).await.unwrap_or_default() });
+        *running = Some(Running { shared: shared.clone(), reader: AbortOnDropHandle::new(reader) });
         Ok(shared)
     }
 }

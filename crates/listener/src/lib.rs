@@ -17,11 +17,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ambient::Panics;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper::rt::Executor;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use rustix::net::sockopt;
 use rustls::pki_types::CertificateDer;
@@ -103,12 +105,17 @@ impl Connection {
     }
 }
 
+/// What is counted when it panics.
+pub const TASKS: [&str; 2] = ["connection", "http2_stream"];
+
 /// Serves until `shutdown`, then says goodbye to everyone. `make` gives each
-/// connection what answers its requests.
+/// connection what answers its requests. A panic ends the connection that met
+/// it, or its stream where it has several, and is counted.
 pub async fn serve<M, H, F, B>(
     tcp: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     limits: Limits,
+    panics: Panics,
     shutdown: impl Future<Output = ()>,
     make: M,
 ) where
@@ -118,6 +125,7 @@ pub async fn serve<M, H, F, B>(
     B: Body<Data = Bytes, Error = Infallible> + Unpin + Send + 'static,
     M: Clone + Send + 'static,
 {
+    TASKS.iter().for_each(|task| panics.expect(task));
     let acceptor = TlsAcceptor::from(tls);
     let registry = Registry::new(limits);
     let closing = watch::Sender::new(());
@@ -133,9 +141,11 @@ pub async fn serve<M, H, F, B>(
                 let Some(entry) = registry.enter(peer.ip()) else { continue };
                 let socket = Socket { tcp, entry, registry: Arc::clone(&registry) };
                 let (acceptor, make, closing) = (acceptor.clone(), make.clone(), closing.subscribe());
-                let talk = connection(acceptor, socket, peer.ip(), closing, make);
-                // A panic ends one connection; the hook has told of it.
-                drop(tokio::spawn(talk));
+                let panics = panics.clone();
+                tokio::spawn(async move {
+                    let talk = connection(acceptor, socket, peer.ip(), &panics, closing, make);
+                    panics.caught(TASKS[0], talk).await
+                });
             }
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
@@ -163,6 +173,7 @@ async fn connection<M, H, F, B>(
     acceptor: TlsAcceptor,
     socket: Socket,
     address: IpAddr,
+    panics: &Panics,
     mut closing: watch::Receiver<()>,
     make: M,
 ) where
@@ -195,7 +206,7 @@ async fn connection<M, H, F, B>(
             Ok::<_, Infallible>(response.map(|body| Paced::new(body, under_way)))
         }
     });
-    let builder = builder(&limits);
+    let builder = builder(&limits, panics);
     let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
     let result = loop {
@@ -223,8 +234,23 @@ async fn connection<M, H, F, B>(
     }
 }
 
-fn builder(limits: &Limits) -> auto::Builder<TokioExecutor> {
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+/// Runs the requests of HTTP/2 connections.
+#[derive(Clone)]
+struct Watched(Panics);
+
+impl<F> Executor<F> for Watched
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    fn execute(&self, stream: F) {
+        let panics = self.0.clone();
+        tokio::spawn(async move { panics.caught(TASKS[1], stream).await });
+    }
+}
+
+fn builder(limits: &Limits, panics: &Panics) -> auto::Builder<Watched> {
+    let mut builder = auto::Builder::new(Watched(panics.clone()));
     builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.idle);
     builder
         .http2()

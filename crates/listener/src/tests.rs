@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use http_body_util::{BodyExt as _, Empty, Full};
 use hyper::client::conn;
+use hyper_util::rt::TokioExecutor;
 use rcgen::{CertifiedKey, generate_simple_self_signed};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -15,18 +16,20 @@ use tokio_rustls::client::TlsStream;
 
 use super::*;
 
-/// A server that answers `/large` with more than any buffer holds, and everyone
-/// who names themselves in the path as somebody known.
+/// A server that answers `/large` with more than any buffer holds, `/panic` by
+/// breaking, `/broken` with a body that does, and everyone who names themselves
+/// in the path as somebody known.
 struct Server {
     address: SocketAddr,
     client: ClientConfig,
     /// A word for each answer whose body is gone.
     done: mpsc::UnboundedReceiver<()>,
+    panics: Panics,
 }
 
 const LARGE_BYTES: usize = 64 << 20;
 
-struct Told(Full<Bytes>, mpsc::UnboundedSender<()>);
+struct Told(Full<Bytes>, mpsc::UnboundedSender<()>, bool);
 
 impl Body for Told {
     type Data = Bytes;
@@ -36,6 +39,7 @@ impl Body for Told {
         mut self: std::pin::Pin<&mut Self>,
         context: &mut std::task::Context<'_>,
     ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Infallible>>> {
+        assert!(!self.2, "a body that breaks");
         std::pin::Pin::new(&mut self.0).poll_frame(context)
     }
 }
@@ -66,12 +70,16 @@ async fn server(limits: Limits) -> Server {
             if let Some(user) = request.uri().path().strip_prefix("/as/") {
                 peer.connection.is_of(user);
             }
-            let sender = sender.clone();
-            async move { Response::new(Told(Full::new(bytes.into()), sender)) }
+            let (sender, path) = (sender.clone(), request.uri().path().to_owned());
+            async move {
+                assert_ne!(path, "/panic", "an answer that breaks");
+                Response::new(Told(Full::new(bytes.into()), sender, path == "/broken"))
+            }
         }
     };
-    tokio::spawn(serve(tcp, Arc::new(tls), limits, std::future::pending(), make));
-    Server { address, client, done }
+    let panics = Panics::default();
+    tokio::spawn(serve(tcp, Arc::new(tls), limits, panics.clone(), std::future::pending(), make));
+    Server { address, client, done, panics }
 }
 
 impl Server {
@@ -191,4 +199,34 @@ async fn api_001_who_vanishes_without_a_word_is_given_up() {
     assert!(sockopt::socket_keepalive(&socket).unwrap());
     assert_eq!(sockopt::tcp_keepidle(&socket), Ok(Duration::from_secs(30)));
     assert_eq!(sockopt::tcp_user_timeout(&socket), Ok(60_000));
+}
+
+#[tokio::test]
+async fn a_panic_costs_its_connection_or_its_stream_and_is_counted() {
+    let server = server(few()).await;
+    for path in ["/panic", "/broken"] {
+        let answer = server.http1().await.send_request(get(path)).await;
+        let is_whole = match answer {
+            Ok(answer) => answer.into_body().collect().await.is_ok(),
+            Err(_) => false,
+        };
+        assert!(!is_whole, "{path}");
+    }
+    assert_eq!(server.panics.counts(), [("connection", 2), ("http2_stream", 0)]);
+    // Of many streams one ends, and the others go on.
+    let (mut sender, _connection) = server.http2().await;
+    for path in ["/panic", "/broken"] {
+        let answer = sender.send_request(get(path)).await;
+        let is_whole = match answer {
+            Ok(answer) => answer.into_body().collect().await.is_ok(),
+            Err(_) => false,
+        };
+        assert!(!is_whole, "{path}");
+        assert_eq!(sender.send_request(get("/")).await.unwrap().status(), 200);
+    }
+    assert_eq!(server.panics.counts(), [("connection", 2), ("http2_stream", 2)]);
+    // Places are free again.
+    for _ in 0..20 {
+        assert_eq!(server.http1().await.send_request(get("/")).await.unwrap().status(), 200);
+    }
 }

@@ -14,8 +14,6 @@ use std::fmt;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
-mod duration;
-
 /// A schedule that can not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronError(String);
@@ -166,7 +164,7 @@ fn descriptor(text: &str) -> Result<Schedule, CronError> {
             let Some(delay) = text.strip_prefix("@every ") else {
                 return Err(wrong(format!("unrecognized descriptor: {text}")));
             };
-            let delay = duration::parse(delay)
+            let delay = crate::duration::parse(delay)
                 .map_err(|problem| wrong(format!("failed to parse duration {text}: {problem}")))?;
             // Whole seconds, and at least one.
             return Ok(Schedule::Every(SignedDuration::from_secs(delay.as_secs().max(1))));

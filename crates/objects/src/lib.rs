@@ -26,6 +26,7 @@ pub mod apply;
 pub mod cron;
 mod decode;
 mod doc;
+pub mod duration;
 pub mod errors;
 pub mod gates;
 pub mod kinds;

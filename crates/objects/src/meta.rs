@@ -48,7 +48,7 @@ pub fn prepare_update(doc: &mut Value, old: &Value, generation: bool) {
     }
     if changed {
         let generation = old_meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
-        meta.insert("generation".to_owned(), (generation + 1).into());
+        meta.insert("generation".to_owned(), generation.saturating_add(1).into());
     }
     drop_duplicate_owners(doc);
 }

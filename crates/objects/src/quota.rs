@@ -63,7 +63,11 @@ fn is_overdue(doc: &Value, now: Now) -> bool {
     let until = text(doc, "metadata.deletionTimestamp").parse::<jiff::Timestamp>();
     let grace = at(doc, "metadata.deletionGracePeriodSeconds").as_i64();
     match (until, grace) {
-        (Ok(until), Some(grace)) => now.wall > until + jiff::SignedDuration::from_secs(grace),
+        // Whoever says so may have said any number.
+        (Ok(until), Some(grace)) => {
+            let over = until.saturating_add(jiff::SignedDuration::from_secs(grace));
+            over.is_ok_and(|over| now.wall > over)
+        }
         _ => false,
     }
 }

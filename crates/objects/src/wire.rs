@@ -1,8 +1,9 @@
 //! Kubernetes' protobuf form of objects, read into documents (API-097,
-//! API-098, API-782, API-786).
+//! API-098, API-782, API-786) and written.
 //!
-//! Only read: answers are JSON, which every client takes (API-095). What the
-//! table `wire/messages.txt` does not know is skipped, as API-099 says.
+//! Answers are JSON, which nearly every client takes (API-095), and in this form for
+//! those that take nothing else (`write`). What the table `wire/messages.txt` does not
+//! know is skipped, as API-099 says.
 //!
 //! ```
 //! let wire = objects::wire::Messages::default();
@@ -18,6 +19,7 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 
 mod raw;
+mod write;
 
 use raw::{Field as RawField, fields, signed, truncated};
 

@@ -175,6 +175,7 @@ impl NodeAgent<'_> {
         };
         node::set_oom_score(settings.kubelet.oom_score_adj());
         let kubelet = Kubelet::new(config, self.client, self.containers.runtime(), self.clock.clone());
+        let kubelet = kubelet.with_panics(self.containers.panics());
         Ok(kubelet.with_server(self.listener).with_logind(Logind::default()))
     }
 }

@@ -522,9 +522,7 @@ impl PlaceArgs {
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let parsed: jiff::SignedDuration =
-        text.parse().map_err(|_| format!("{text:?} is not a duration; say 60s or 2m"))?;
-    Duration::try_from(parsed).map_err(|_| "a duration cannot be negative".to_owned())
+    objects::duration::parse_positive(text).map_err(|problem| format!("{problem}; say 60s or 2m"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::fs;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ambient::{Clock, Ids};
+use ambient::{Clock, Ids, Panics};
 use anyhow::{Context, Result, bail};
 use cri::Runtime;
 use criwire::Remote;
@@ -124,6 +124,14 @@ impl Containers {
         match self {
             Self::Embedded(engine) => engine.clone(),
             Self::Remote(remote) => remote.clone(),
+        }
+    }
+
+    /// Of its tasks in this process.
+    pub(crate) fn panics(&self) -> Panics {
+        match self {
+            Self::Embedded(engine) => engine.panics().clone(),
+            Self::Remote(_) => Panics::default(),
         }
     }
 

@@ -27,8 +27,10 @@ pub(super) async fn default(api: &Api, namespace: &str, doc: &mut Value) -> Resu
         }
         if !told.is_empty() {
             let text = format!("LimitRanger plugin set: {}", told.join("; "));
-            let annotations = object::metadata_mut(doc).entry("annotations").or_insert(json!({}));
-            annotations[ANNOTATION] = json!(text);
+            let metadata = doc.as_object_mut().and_then(|doc| doc.get_mut("metadata"));
+            if let Some(metadata) = metadata {
+                object::object_mut(metadata, "annotations").insert(ANNOTATION.to_owned(), json!(text));
+            }
         }
     }
     Ok(())

@@ -39,7 +39,7 @@ fn apply(class: &Value, doc: &mut Value) -> Result<(), String> {
                     own.as_str().unwrap_or_default()
                 ));
             }
-            _ => selector[key] = value.clone(),
+            _ => drop(selector.as_object_mut().map(|selector| selector.insert(key.clone(), value.clone()))),
         }
     }
     for toleration in class["scheduling"]["tolerations"].as_array().into_iter().flatten() {

@@ -80,9 +80,13 @@ fn repair(wanted: &Wanted, entry: &Entry) -> Option<Op> {
     let mut doc = old.clone();
     for part in ["labels", "annotations"] {
         let held = object::metadata_mut(&mut doc).entry(part).or_insert(json!({}));
+        if !held.is_object() {
+            // Others may have written anything there.
+            *held = json!({});
+        }
         for (key, value) in wanted.doc["metadata"][part].as_object().into_iter().flatten() {
-            if held.get(key).is_none() {
-                held[key] = value.clone();
+            if let Some(held) = held.as_object_mut().filter(|held| !held.contains_key(key)) {
+                held.insert(key.clone(), value.clone());
             }
         }
     }

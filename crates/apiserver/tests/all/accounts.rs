@@ -12,13 +12,17 @@ use http::Request;
 use http_body_util::Full;
 use serde_json::{Value, json};
 
-async fn server() -> Fixture {
+pub(crate) async fn server() -> Fixture {
     server_with(&rcgen::KeyPair::generate().unwrap()).await
 }
 
-async fn server_with(pair: &rcgen::KeyPair) -> Fixture {
+pub(crate) fn signing_key(pair: &rcgen::KeyPair) -> SigningKey {
     let public_der = rcgen::PublicKeyData::subject_public_key_info(pair);
-    let signing_key = Some(SigningKey { private_der: pair.serialize_der(), public_der });
+    SigningKey { private_der: pair.serialize_der(), public_der }
+}
+
+async fn server_with(pair: &rcgen::KeyPair) -> Fixture {
+    let signing_key = Some(signing_key(pair));
     fixture_with(Config { signing_key, advertise: "api.example:6443".into(), ..Config::default() }).await
 }
 
@@ -29,7 +33,7 @@ fn request(spec: Value) -> Value {
 }
 
 /// A pod bound to node `n1`, and its node.
-async fn bound_pod(server: &Fixture, name: &str) -> Value {
+pub(crate) async fn bound_pod(server: &Fixture, name: &str) -> Value {
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
     server.admin.post("/api/v1/nodes", &node).await;
     let spec = json!({"nodeName": "n1", "containers": [{"name": "a", "image": "x"}]});
@@ -39,12 +43,12 @@ async fn bound_pod(server: &Fixture, name: &str) -> Value {
     pod
 }
 
-fn bound_to(pod: &Value) -> Value {
+pub(crate) fn bound_to(pod: &Value) -> Value {
     json!({"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"],
         "uid": pod["metadata"]["uid"]}})
 }
 
-async fn token(client: &Client, spec: Value) -> String {
+pub(crate) async fn token(client: &Client, spec: Value) -> String {
     let (code, answer) = client.post(TOKEN, &request(spec)).await;
     assert_eq!(code, 201, "{answer}");
     answer["status"]["token"].as_str().unwrap().to_owned()

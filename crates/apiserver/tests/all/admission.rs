@@ -39,6 +39,21 @@ async fn api_712_containers_get_what_they_do_not_say() {
     assert_eq!(made["status"]["qosClass"], "Burstable");
 }
 
+/// Amounts may be numbers in JSON; whoever compares them reads what is stored.
+#[tokio::test]
+async fn api_712_amounts_mean_the_same_however_they_are_written() {
+    let fixture = fixture().await;
+    limits(&fixture, json!([{"type": "Container", "max": {"cpu": "2"}}])).await;
+    for cpu in [json!(4), json!(2.5), json!("4"), json!("4000m"), json!("4e0"), json!("+4"), json!(4e0)] {
+        let pod = pod_with("a", &json!({"resources": {"limits": {"cpu": cpu}}}));
+        let (code, answer) = fixture.admin.post(PODS, &pod).await;
+        assert_eq!(code, 403, "{cpu}: {answer}");
+    }
+    let pod = pod_with("a", &json!({"resources": {"limits": {"cpu": 2}}}));
+    let (code, made) = fixture.admin.post(PODS, &pod).await;
+    assert_eq!((code, &made["spec"]["containers"][0]["resources"]["limits"]["cpu"]), (201, &json!("2")), "{made}");
+}
+
 #[tokio::test]
 async fn api_712_nobody_asks_for_too_much_or_too_little() {
     let fixture = fixture().await;

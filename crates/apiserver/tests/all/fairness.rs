@@ -307,3 +307,41 @@ async fn api_065_what_is_stored_says_whose_turn_it_is() {
     let exempt = (uid("flowschemas/exempt").await, uid("prioritylevelconfigurations/exempt").await);
     assert_eq!(told(&fixture.admin).await, exempt);
 }
+
+#[tokio::test]
+async fn api_065_a_schema_says_whether_its_level_is_there() {
+    let cluster = crate::tls::cluster().await;
+    let admin = Client(cluster.api.service(Identity::admin()));
+    let group = "/apis/flowcontrol.apiserver.k8s.io/v1";
+    let schema = json!({"metadata": {"name": "mine"}, "spec": {"priorityLevelConfiguration": {"name": "mine"}}});
+    let (code, made) = admin.post(&format!("{group}/flowschemas"), &schema).await;
+    assert_eq!(code, 201, "{made}");
+    let mut changes = admin.watch(&format!("{group}/flowschemas?watch=true&resourceVersion=0")).await;
+    let mut told = async |name: &str, status: &str| loop {
+        let event = changes.next().await.unwrap();
+        let conditions = event["object"]["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let is_it = event["object"]["metadata"]["name"] == name;
+        if let Some(condition) = conditions.into_iter().find(|one| is_it && one["status"] == status) {
+            return condition;
+        }
+    };
+    let dangling = told("mine", "True").await;
+    assert_eq!((&dangling["type"], &dangling["reason"]), (&json!("Dangling"), &json!("NotFound")));
+    let missing =
+        "This FlowSchema references the PriorityLevelConfiguration object named \"mine\" but there is no such object";
+    assert_eq!(dangling["message"], missing);
+    let level = json!({"metadata": {"name": "mine"}, "spec": {"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}}}});
+    let (code, made) = admin.post(&format!("{group}/prioritylevelconfigurations"), &level).await;
+    assert_eq!(code, 201, "{made}");
+    let found = told("mine", "False").await;
+    assert_eq!((&found["reason"], found["lastTransitionTime"].is_string()), (&json!("Found"), true));
+    // Those of every cluster are found; what nobody changed is not written again.
+    let (_, schemas) = admin.get(&format!("{group}/flowschemas")).await;
+    for schema in schemas["items"].as_array().unwrap() {
+        assert_eq!(schema["status"]["conditions"][0]["reason"], "Found", "{schema}");
+        let owners = schema["metadata"]["managedFields"].as_array().unwrap();
+        let consumer = "api-priority-and-fairness-config-consumer-v1";
+        assert!(owners.iter().any(|one| one["manager"] == consumer && one["subresource"] == "status"), "{schema}");
+    }
+}

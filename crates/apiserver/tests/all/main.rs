@@ -35,6 +35,7 @@ mod reviews;
 mod routes;
 mod scale;
 mod services;
+mod streams;
 mod tls;
 mod upstream;
 mod versions;

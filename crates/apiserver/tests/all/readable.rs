@@ -329,3 +329,44 @@ async fn what_others_put_into_the_store_is_an_error_for_itself_alone() {
     let (code, _) = admin.delete(&format!("{PODS}/x"), &Value::Null).await;
     assert_eq!(code, 200);
 }
+
+/// Whatever stands behind this name, changed as only somebody else could.
+async fn rewrite(store: &store::Embedded, name: &str, change: impl Fn(&mut Value)) {
+    let all = store.list(store::ListRequest::all("/")).await.unwrap();
+    let entry = all.entries.iter().find(|entry| entry.key.ends_with(&format!("/{name}"))).unwrap();
+    let mut doc: Value = serde_json::from_slice(&entry.value).unwrap();
+    change(&mut doc);
+    let op = store::Op::update(entry.key.to_string(), doc.to_string(), entry.modified);
+    store.write(vec![op]).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_others_wrote_wrongly_makes_no_request_panic() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
+    let store = std::sync::Arc::new(store);
+    let fixture = crate::fixture::unstarted_over(store.clone(), dir, apiserver::Config::default());
+    fixture.api.bootstrap().await.unwrap();
+    let admin = &fixture.admin;
+    admin.pod("web").await;
+    admin.pod("guarded").await;
+    admin.bind("guarded", "n").await;
+    let budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
+    let budget = json!({"metadata": {"name": "few"},
+        "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "guarded"}}}});
+    assert_eq!(admin.post(budgets, &budget).await.0, 201);
+    rewrite(&store, "web", |pod| pod["spec"] = json!("x")).await;
+    rewrite(&store, "few", |budget| {
+        budget["status"] = json!({"disruptionsAllowed": 1, "observedGeneration": 1, "disruptedPods": "x"})
+    })
+    .await;
+    rewrite(&store, "view", |role| role["metadata"]["labels"] = json!("x")).await;
+    admin.bind("web", "n").await;
+    let eviction = json!({"kind": "Eviction", "apiVersion": "policy/v1", "metadata": {"name": "guarded"}});
+    admin.post("/api/v1/namespaces/default/pods/guarded/eviction", &eviction).await;
+    fixture.api.bootstrap().await.unwrap();
+    let (_, role) = admin.get("/apis/rbac.authorization.k8s.io/v1/clusterroles/view").await;
+    assert_eq!(role["metadata"]["labels"]["kubernetes.io/bootstrapping"], "rbac-defaults", "{role:.400}");
+    let (_, metrics) = admin.get("/metrics").await;
+    assert!(metrics.as_str().unwrap().contains("\npodium_apiserver_panics_total 0\n"), "{metrics}");
+}

@@ -34,12 +34,17 @@ pub(crate) async fn cluster() -> Cluster {
 }
 
 pub(crate) async fn cluster_at(clock: Clock) -> Cluster {
-    let authority = Authority::new();
-    let relay = authority.issue("kube-apiserver-kubelet-client", "podium");
     let dir = tempfile::tempdir().unwrap();
     let store = store::Embedded::open(&dir.path().join("state.redb"), store::Options::default()).unwrap();
-    let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), ..Config::default() };
-    let api = ApiServer::new(Arc::new(store), config, clock, Ids::new(Rng::seeded(1)));
+    cluster_over(Arc::new(store), dir, clock).await
+}
+
+pub(crate) async fn cluster_over(store: Arc<dyn store::Store>, dir: tempfile::TempDir, clock: Clock) -> Cluster {
+    let authority = Authority::new();
+    let relay = authority.issue("kube-apiserver-kubelet-client", "podium");
+    let signing_key = Some(crate::accounts::signing_key(&rcgen::KeyPair::generate().unwrap()));
+    let config = Config { kubelet_tls: Some(authority.client(Some(&relay))), signing_key, ..Config::default() };
+    let api = ApiServer::new(store, config, clock, Ids::new(Rng::seeded(1)));
     api.bootstrap().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -169,6 +174,14 @@ async fn api_609_logs_come_from_the_node_agent() {
     let path = "/api/v1/namespaces/default/pods/web/log?tailLines=5&follow=true";
     let (code, text) = cluster.get(path, Some(("admin", "system:masters"))).await;
     assert_eq!((code, &*text), (200, "asked /containerLogs/default/web/main?follow=true&tailLines=5\n"));
+    // API-113: what this server takes for true or false is so for the agent.
+    for (query, passed_on) in
+        [("follow", "?follow=true"), ("follow=yes&previous=0", "?follow=true"), ("follow=False", "")]
+    {
+        let path = format!("/api/v1/namespaces/default/pods/web/log?{query}");
+        let (_, text) = cluster.get(&path, Some(("a", "system:masters"))).await;
+        assert_eq!(text, format!("asked /containerLogs/default/web/main{passed_on}\n"), "{query}");
+    }
     let (code, text) =
         cluster.get("/api/v1/namespaces/default/pods/web/log?previous=true", Some(("a", "system:masters"))).await;
     assert_eq!(code, 400);
@@ -268,14 +281,31 @@ impl Cluster {
         request: http::request::Builder,
         certificate: &Certificate,
     ) -> Response<hyper::body::Incoming> {
-        let tls = self.authority.client(Some(certificate));
+        self.open_as(request, Some(certificate)).await
+    }
+
+    /// With a token instead, where there is no certificate.
+    pub(crate) async fn open_as(
+        &self,
+        request: http::request::Builder,
+        certificate: Option<&Certificate>,
+    ) -> Response<hyper::body::Incoming> {
+        self.try_open(request, certificate).await.unwrap()
+    }
+
+    pub(crate) async fn try_open(
+        &self,
+        request: http::request::Builder,
+        certificate: Option<&Certificate>,
+    ) -> Result<Response<hyper::body::Incoming>, hyper::Error> {
+        let tls = self.authority.client(certificate);
         let socket = tokio::net::TcpStream::connect(self.address).await.unwrap();
         let name = rustls::pki_types::ServerName::try_from("127.0.0.1").unwrap();
         let stream = tokio_rustls::TlsConnector::from(Arc::new(tls)).connect(name, socket).await.unwrap();
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
         tokio::spawn(connection.with_upgrades());
         let request = request.header("host", "localhost");
-        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await.unwrap()
+        sender.send_request(request.body(Empty::<Bytes>::new()).unwrap()).await
     }
 }
 

@@ -104,6 +104,29 @@ async fn api_015_api_017_api_018_health_tells_its_parts() {
 }
 
 #[tokio::test]
+async fn api_665_what_health_checks_came_to_is_counted() {
+    let fixture = fixture().await;
+    let (code, none) = fixture.admin.get("/metrics/slis").await;
+    assert!(code == 200 && !none.as_str().unwrap().contains("name="), "nobody has asked yet: {none}");
+    for path in ["/readyz", "/readyz/ping", "/livez?exclude=etcd"] {
+        assert_eq!(fixture.admin.get(path).await.0, 200, "{path}");
+    }
+    let (_, told) = fixture.admin.get("/metrics/slis").await;
+    let told = told.as_str().unwrap();
+    for line in [
+        r#"kubernetes_healthcheck{name="ping",type="readyz"} 1"#,
+        r#"kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2"#,
+        r#"kubernetes_healthchecks_total{name="etcd",status="success",type="readyz"} 1"#,
+        r#"kubernetes_healthchecks_total{name="log",status="success",type="livez"} 1"#,
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line} in {told}");
+    }
+    assert!(!told.contains(r#"name="etcd",status="success",type="livez""#), "what was left out was not looked at");
+    let stranger = Client(fixture.api.anonymous());
+    assert_eq!(stranger.get("/metrics/slis").await.0, 401);
+}
+
+#[tokio::test]
 async fn api_020_api_021_api_022_api_025_discovery_by_group() {
     let config = Config { advertise: "10.0.0.1:6443".to_owned(), ..Config::default() };
     let admin = fixture_with(config).await.admin;
@@ -258,6 +281,47 @@ async fn api_095_api_096_who_prefers_protobuf_takes_json() {
     let protobuf = "application/vnd.kubernetes.protobuf";
     let (code, status) = admin.call("PATCH", &format!("{MAPS}/a"), protobuf, &json!({"data": null})).await;
     assert!(code == 415 || code == 400, "a patch is JSON or YAML: {status}");
+}
+
+#[tokio::test]
+async fn api_784_api_785_who_takes_nothing_but_protobuf_gets_it() {
+    const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+    let (admin, wire) = (fixture().await.admin, objects::wire::Messages::default());
+    let bytes = async |response: Response<apiserver::Body>| {
+        http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes()
+    };
+    assert_eq!(admin.post(MAPS, &config_map("a")).await.0, 201);
+    let (_, stored) = admin.get(&format!("{MAPS}/a")).await;
+    let response = get(&admin, &format!("{MAPS}/a"), &[("accept", PROTOBUF)]).await;
+    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (200, PROTOBUF));
+    assert_eq!(wire.read(&bytes(response).await, "v1").unwrap(), stored);
+    // Refusals, too.
+    let response = get(&admin, &format!("{MAPS}/none"), &[("accept", PROTOBUF)]).await;
+    assert_eq!((response.status().as_u16(), header(&response, "content-type")), (404, PROTOBUF));
+    assert_eq!(wire.read(&bytes(response).await, "v1").unwrap()["reason"], "NotFound");
+    // Lists, small and large.
+    for (name, size) in [("b", 10), ("c", 300_000)] {
+        let mut doc = config_map(name);
+        doc["data"]["a"] = json!("x".repeat(size));
+        assert_eq!(admin.post(MAPS, &doc).await.0, 201);
+        let response = get(&admin, MAPS, &[("accept", PROTOBUF)]).await;
+        assert_eq!((response.status().as_u16(), header(&response, "content-type")), (200, PROTOBUF));
+        let listed = bytes(response).await;
+        let (_, list) = admin.get(MAPS).await;
+        assert_eq!(listed, wire.write(&list).unwrap(), "{name}");
+    }
+    // Changes, each behind its length; one that is refused as well.
+    let version = stored["metadata"]["resourceVersion"].as_str().unwrap();
+    let watch = format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={version}&fieldSelector=metadata.name%3Db");
+    let response = get(&admin, &watch, &[("accept", "application/vnd.kubernetes.protobuf;stream=watch")]).await;
+    assert_eq!(header(&response, "content-type"), "application/vnd.kubernetes.protobuf;stream=watch");
+    let (_, b) = admin.get(&format!("{MAPS}/b")).await;
+    assert_eq!(bytes(response).await, wire.write_event("ADDED", &b).unwrap());
+    // Who takes JSON as well gets that; so does who asks what there is.
+    let both = format!("{PROTOBUF},application/json");
+    let response = get(&admin, &format!("{MAPS}/a"), &[("accept", &both)]).await;
+    assert_eq!(header(&response, "content-type"), "application/json");
+    assert_eq!(header(&get(&admin, "/api/v1", &[("accept", PROTOBUF)]).await, "content-type"), "application/json");
 }
 
 #[tokio::test]

@@ -44,9 +44,9 @@ async fn shown(ctx: &Arc<Ctx>, pods: &Pods, place: [&str; 3], wanted: Wanted) ->
     let directory = ctx.config.pod_log_dir(&who.namespace, &who.name, &who.uid);
     let path = directory.join(log_path(&found.name, found.attempt));
     let (out, chunks) = mpsc::channel(LOG_CHUNKS_MAX);
-    let ctx = ctx.clone();
-    tokio::spawn(async move {
-        let (runtime, watches) = (ctx.runtime.as_ref(), &ctx.watches);
+    let of = ctx.clone();
+    ctx.detach("log", async move {
+        let (runtime, watches) = (of.runtime.as_ref(), &of.watches);
         let source = Source { path, container: id, pod_uid: who.uid, runtime, watches };
         if let Err(error) = follow::stream(source, wanted.options, out).await {
             tracing::warn!(pod = who.name, %error, "log stream broke");
@@ -102,7 +102,8 @@ impl Wanted {
         let options = &mut wanted.options;
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             let number = || value.parse::<usize>().map_err(|_| format!("invalid {name}: {value:?}"));
-            let is_true = value.is_empty() || value == "true" || value == "1";
+            // API-113, as the API server reads it.
+            let is_true = !value.eq_ignore_ascii_case("false") && value != "0";
             match name.as_ref() {
                 "follow" => options.follow = is_true,
                 "previous" => wanted.is_previous = is_true,
@@ -177,6 +178,10 @@ mod tests {
                 ..Options::default()
             }
         );
+        // API-113, by the same rule as at the API server.
+        for (query, follows) in [("follow", true), ("follow=yes", true), ("follow=False", false), ("follow=0", false)] {
+            assert_eq!(Wanted::parse(query, now).unwrap().options.follow, follows, "{query}");
+        }
         assert!(Wanted::parse("tailLines=-1", now).is_err());
         assert!(Wanted::parse("sinceTime=yesterday", now).is_err());
     }

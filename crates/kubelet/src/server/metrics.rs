@@ -45,6 +45,11 @@ pub(super) async fn own(ctx: &Ctx, desired: &[Arc<Pod>]) -> Response<Body> {
     out.gauge("kubelet_desired_pods", help).is(&[("static", "")], number(desired.iter()));
     out.gauge("kubelet_node_name", "The node's name. The count is always 1.").is(&[("node", &ctx.config.node_name)], 1);
     counted(ctx, &mut out);
+    let mut panics =
+        out.counter("podium_task_panics_total", "Requests, streams and other tasks that ended in a panic.");
+    for (task, count) in ctx.panics.counts() {
+        panics.is(&[("task", task)], count);
+    }
     process(&mut out);
     let version = ctx.config.version.trim_start_matches('v');
     let mut parts = version.split('.');

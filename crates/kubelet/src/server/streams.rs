@@ -135,10 +135,12 @@ async fn exec(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Request
     let (upgrade, response) = Upgrade::command(request).map_err(Refused::Handshake)?;
     match ctx.runtime.exec(&id, asked).await.map_err(Refused::Failed)? {
         Streaming::Here(session) => {
-            tokio::spawn(held.during(|room| upgrade.within(room).exec(session)));
+            ctx.detach("stream", held.during(|room| upgrade.within(room).exec(session)));
             Ok(begun(response))
         }
-        Streaming::At(url) => pass_through(request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime),
+        Streaming::At(url) => {
+            pass_through(ctx, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime)
+        }
     }
 }
 
@@ -148,10 +150,12 @@ async fn attach(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Reque
     let (upgrade, response) = Upgrade::command(request).map_err(Refused::Handshake)?;
     match ctx.runtime.attach(&id, AttachRequest { stdin, stdout, stderr }).await.map_err(Refused::Failed)? {
         Streaming::Here(session) => {
-            tokio::spawn(held.during(|room| upgrade.within(room).attach(session)));
+            ctx.detach("stream", held.during(|room| upgrade.within(room).attach(session)));
             Ok(begun(response))
         }
-        Streaming::At(url) => pass_through(request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime),
+        Streaming::At(url) => {
+            pass_through(ctx, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime)
+        }
     }
 }
 
@@ -178,10 +182,10 @@ async fn port_forward(ctx: &Arc<Ctx>, pods: &Pods, wanted: &Wanted<'_>, request:
     let (upgrade, response) = PortsUpgrade::ports(request).map_err(Refused::Handshake)?;
     let held = ctx.sessions.begin(&pod.uid).ok_or(Refused::TooMany)?;
     if let Some(url) = ctx.runtime.port_forward_url(&sandbox).await.map_err(Refused::Failed)? {
-        return pass_through(request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime);
+        return pass_through(ctx, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime);
     }
     let target = Target { dial: dial(ctx.clone(), sandbox), pod: pod.name, uid: pod.uid };
-    tokio::spawn(held.during(|room| upgrade.within(room).run(target)));
+    ctx.detach("stream", held.during(|room| upgrade.within(room).run(target)));
     Ok(begun(response))
 }
 
@@ -256,6 +260,7 @@ fn begun(response: Response<()>) -> Response<Body> {
 /// Joins the client's connection with one to the runtime's own server. What
 /// nobody has read there is that server's to bound.
 async fn pass_through(
+    ctx: &Ctx,
     request: &Request<Incoming>,
     client: OnUpgrade,
     url: &str,
@@ -266,7 +271,11 @@ async fn pass_through(
     let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(connection.with_upgrades());
+    ctx.detach("stream", async {
+        if let Err(error) = connection.with_upgrades().await {
+            tracing::debug!(%error, "a connection to the runtime broke");
+        }
+    });
     let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
     let mut passed = Request::builder().method(request.method().clone()).uri(format!("{}{query}", uri.path()));
     // The caller's credentials are ours to see.
@@ -278,7 +287,7 @@ async fn pass_through(
     let mut response = sender.send_request(passed).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let runtime = hyper::upgrade::on(&mut response);
-        tokio::spawn(held.during(|_room| join(client, runtime)));
+        ctx.detach("stream", held.during(|_room| join(client, runtime)));
     }
     let (parts, body) = response.into_parts();
     let bytes = match parts.status {

@@ -7,12 +7,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri::fake::Fake;
 use cri::{
-    Container, ContainerConfig, ContainerId, CriError, Image, RegistryAuth, Runtime, RuntimeEvent, RuntimeVersion,
-    Sandbox, SandboxConfig, SandboxId,
+    Container, ContainerConfig, ContainerId, CriError, ExecRequest, ExecResult, Image, RegistryAuth, Runtime,
+    RuntimeEvent, RuntimeVersion, Sandbox, SandboxConfig, SandboxId, Session, Streaming,
 };
 use futures::stream::BoxStream;
 use serde_json::json;
 
+use crate::serving::{API_SERVER, Served, websocket};
 use crate::support::{Node, is_ready, pod};
 
 /// Panics when asked for the containers of one pod, so many times.
@@ -72,6 +73,13 @@ impl Runtime for Treacherous {
     async fn remove_image(&self, reference: &str) -> Result<(), CriError> {
         self.inner.remove_image(reference).await
     }
+    async fn exec_sync(&self, _: &ContainerId, _: Vec<String>, _: Option<Duration>) -> Result<ExecResult, CriError> {
+        panic!("a command nobody can wait for");
+    }
+    async fn exec(&self, _: &ContainerId, _: ExecRequest) -> Result<Streaming<Session>, CriError> {
+        let exit = Box::pin(async { panic!("a stream that breaks") });
+        Ok(Streaming::Here(Session { stdin: None, stdout: None, stderr: None, resize: None, exit }))
+    }
 }
 
 fn node(uid: &'static str, panics: usize) -> Node {
@@ -102,4 +110,28 @@ async fn three_panics_park_the_pod_with_an_event_until_its_deletion() {
     assert_eq!(node.api.pod("web").unwrap()["status"]["phase"], "Pending", "it rests");
     node.api.delete_pod("web", 30);
     node.api.until("web", |pod| pod.is_none()).await;
+}
+
+#[tokio::test]
+async fn requests_and_streams_that_panic_are_answered_and_counted() {
+    let node = Node::new();
+    let runtime = Treacherous { inner: node.runtime.clone(), uid: "none", left: AtomicUsize::new(0) };
+    let served = Served::with(node, Arc::new(runtime)).await;
+    served.node.api.create("pods", pod("web", json!({})));
+    served.node.api.until("web", is_ready).await;
+    let run = http::Request::post("/run/default/web/app?cmd=ls");
+    assert_eq!(served.ask(API_SERVER, run).await.status(), 500);
+    let mut response = served.ask(API_SERVER, websocket("/exec/default/web/app?output=1&command=ls")).await;
+    assert_eq!(response.status(), 101);
+    let mut stream = hyper_util::rt::TokioIo::new(hyper::upgrade::on(&mut response).await.unwrap());
+    // The connection is simply over.
+    let _ = tokio::io::AsyncReadExt::read_to_end(&mut stream, &mut Vec::new()).await;
+    let (_, metrics) = served.text("/metrics").await;
+    for line in [
+        "podium_task_panics_total{task=\"connection\"} 0\n",
+        "podium_task_panics_total{task=\"request\"} 1\n",
+        "podium_task_panics_total{task=\"stream\"} 1\n",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
 }

@@ -48,8 +48,8 @@ impl Authority {
     }
 }
 
-struct Served {
-    node: Node,
+pub(crate) struct Served {
+    pub(crate) node: Node,
     authority: Authority,
     address: std::net::SocketAddr,
 }
@@ -59,7 +59,12 @@ impl Served {
         Self::over(Node::new()).await
     }
 
-    async fn over(mut node: Node) -> Self {
+    async fn over(node: Node) -> Self {
+        let runtime = Arc::new(node.runtime.clone());
+        Self::with(node, runtime).await
+    }
+
+    pub(crate) async fn with(mut node: Node, runtime: Arc<dyn cri::Runtime>) -> Self {
         let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
         let authority = Authority::new();
         let (chain, key) = authority.identity("n1", "system:nodes");
@@ -69,7 +74,7 @@ impl Served {
             rustls::ServerConfig::builder().with_client_cert_verifier(verifier).with_single_cert(chain, key).unwrap();
         let tcp = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = tcp.local_addr().unwrap();
-        let agent = node.agent(Arc::new(node.runtime.clone())).with_server(Listener { tcp, tls: Arc::new(tls) });
+        let agent = node.agent(runtime).with_server(Listener { tcp, tls: Arc::new(tls) });
         node.run(agent);
         Self { node, authority, address }
     }
@@ -78,7 +83,7 @@ impl Served {
         self.ask(who, Request::get(path)).await
     }
 
-    async fn ask(&self, (user, group): (&str, &str), request: http::request::Builder) -> Response<Incoming> {
+    pub(crate) async fn ask(&self, (user, group): (&str, &str), request: http::request::Builder) -> Response<Incoming> {
         let (chain, key) = self.authority.identity(user, group);
         let config = rustls::ClientConfig::builder().with_root_certificates(self.authority.roots());
         self.send(config.with_client_auth_cert(chain, key).unwrap(), request).await
@@ -105,7 +110,7 @@ impl Served {
         sender.send_request(request).await.unwrap()
     }
 
-    async fn text(&self, path: &str) -> (u16, String) {
+    pub(crate) async fn text(&self, path: &str) -> (u16, String) {
         let answer = self.get(API_SERVER, path).await;
         let status = answer.status().as_u16();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
@@ -113,7 +118,7 @@ impl Served {
     }
 }
 
-const API_SERVER: (&str, &str) = ("kube-apiserver-kubelet-client", "podium");
+pub(crate) const API_SERVER: (&str, &str) = ("kube-apiserver-kubelet-client", "podium");
 
 #[tokio::test]
 async fn api_697_the_api_server_says_whose_tokens_are_and_who_may_ask() {
@@ -210,7 +215,7 @@ async fn api_691_logs_are_read_tailed_and_followed_to_the_end() {
     assert_eq!(next().await, None, "the end of the container is the end of its log");
 }
 
-fn websocket(path: &str) -> http::request::Builder {
+pub(crate) fn websocket(path: &str) -> http::request::Builder {
     Request::get(path)
         .header("connection", "Upgrade")
         .header("upgrade", "websocket")

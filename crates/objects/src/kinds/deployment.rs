@@ -89,7 +89,7 @@ impl KindOps for DeploymentOps {
         let annotations = |doc: &Value| at(doc, "metadata.annotations").as_object().cloned().unwrap_or_default();
         let generation = at(old, "metadata.generation").as_i64().unwrap_or(0);
         if annotations(doc) != annotations(old) {
-            object(doc, "metadata").insert("generation".to_owned(), json!(generation + 1));
+            object(doc, "metadata").insert("generation".to_owned(), json!(generation.saturating_add(1)));
         }
     }
 

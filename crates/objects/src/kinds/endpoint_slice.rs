@@ -72,7 +72,7 @@ impl KindOps for SliceOps {
         let counted =
             |doc: &Value| ["endpoints", "ports", "addressType", "metadata.labels"].map(|path| at(doc, path).clone());
         if counted(doc) != counted(old) {
-            let generation = at(old, "metadata.generation").as_i64().unwrap_or(0) + 1;
+            let generation = at(old, "metadata.generation").as_i64().unwrap_or(0).saturating_add(1);
             object(doc, "metadata").insert("generation".to_owned(), json!(generation));
         }
     }

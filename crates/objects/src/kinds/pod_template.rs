@@ -55,7 +55,7 @@ impl KindOps for TemplateOps {
         meta::prepare_update(doc, old, false);
         if at(doc, TEMPLATE) != at(old, TEMPLATE) {
             let generation = at(old, "metadata.generation").as_i64().unwrap_or(0);
-            object(doc, "metadata").insert("generation".to_owned(), json!(generation + 1));
+            object(doc, "metadata").insert("generation".to_owned(), json!(generation.saturating_add(1)));
         }
     }
 

@@ -139,3 +139,19 @@ fn api_716_counting_again() {
         kinds::ALL.iter().filter(|kind| concerns(&quota, kind)).map(|kind| kind.plural).collect();
     assert_eq!(concerned, ["pods", "secrets"]);
 }
+
+/// Whoever deletes a pod may give it any time to end in.
+#[test]
+fn api_716_a_pod_that_never_ends_counts() {
+    let mut ending = pod(&json!({"requests": {"cpu": "1"}}));
+    for (until, grace, expected) in [
+        ("9999-12-30T22:00:00Z", i64::MAX, true),
+        ("2020-01-01T00:00:00Z", i64::MAX, true),
+        ("2020-01-01T00:00:00Z", i64::MIN, false),
+        ("2020-01-01T00:00:00Z", 30, false),
+    ] {
+        ending["metadata"]["deletionTimestamp"] = json!(until);
+        ending["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
+        assert_eq!(usage(kind("pods"), &ending, now()).contains_key("cpu"), expected, "{until} and {grace} s");
+    }
+}

@@ -147,3 +147,46 @@ fn api_097_api_099_what_is_broken_is_refused_and_what_is_new_is_skipped() {
     let unknown = [vec![(15 << 3) | 1], vec![0; 8], field(14, b"new")].concat();
     assert_eq!(read("v1", "ConfigMap", &unknown), json!({"apiVersion": "v1", "kind": "ConfigMap"}));
 }
+
+/// What is written is read as what it was.
+#[test]
+fn api_784_documents_are_the_same_there_and_back() {
+    let messages = Messages::default();
+    let pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "creationTimestamp": "2026-01-01T00:00:07Z", "labels": {"a": "b"}, "generation": 3,
+            "managedFields": [{"manager": "m", "fieldsV1": {"f:a": {}}}], "deletionGracePeriodSeconds": 0},
+        "spec": {"terminationGracePeriodSeconds": -1, "hostNetwork": true, "containers": [{"name": "app", "command": ["a", "b"],
+            "env": [{"name": "E", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": false}}}],
+            "resources": {"limits": {"cpu": "250m"}}, "livenessProbe": {"httpGet": {"path": "/", "port": "web"}},
+            "readinessProbe": {"tcpSocket": {"port": 80}}}], "securityContext": {"supplementalGroups": [1, 300]}}});
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"k": "AP8=", "e": ""}});
+    let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"},
+        "spec": {"renewTime": "2026-01-01T00:00:05.250000Z", "leaseDurationSeconds": 40}});
+    let revision = json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": {"a": [1]}, "revision": 7});
+    let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+        "spec": {"extra": {"scopes": ["a", "b"]}}});
+    let status = json!({"apiVersion": "v1", "kind": "Status", "code": 410, "reason": "Expired", "message": "too old"});
+    for doc in [&pod, &secret, &lease, &revision, &review, &status] {
+        let written = messages.write(doc).unwrap();
+        assert_eq!(&messages.read(&written, "v1").unwrap(), doc);
+    }
+    assert_eq!(messages.write(&json!({"apiVersion": "v1", "kind": "Widget"})), None);
+    assert_eq!(messages.write(&json!([])), None);
+}
+
+#[test]
+fn api_785_lists_and_events_carry_whole_objects() {
+    let messages = Messages::default();
+    let list = json!({"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"},
+        "items": [{"metadata": {"name": "a"}}, {"metadata": {"name": "b"}}]});
+    let item = |name: &[u8]| field(2, &field(1, &field(1, name)));
+    let expected = body("v1", "ConfigMapList", &[field(1, &field(2, b"7")), item(b"a"), item(b"b")].concat());
+    let written = messages.write(&list).unwrap();
+    // But for the empty parts that we leave out.
+    assert_eq!(written, expected[..expected.len() - 4]);
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let event = messages.write_event("ADDED", &map).unwrap();
+    let inner = [field(1, b"ADDED"), field(2, &field(1, &messages.write(&map).unwrap()))].concat();
+    assert_eq!(event, [&[0, 0, 0, u8::try_from(inner.len()).unwrap()][..], &inner].concat());
+}

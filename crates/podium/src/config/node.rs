@@ -137,7 +137,7 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duratio
 }
 
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
-    text.parse::<jiff::SignedDuration>().ok().and_then(|parsed| Duration::try_from(parsed).ok())
+    objects::duration::parse_positive(text).ok()
 }
 
 fn quantity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {

@@ -75,7 +75,7 @@ struct Restarts {
 
 impl Restarts {
     fn add(&mut self, status: &Value) {
-        self.count += at(status, "restartCount").as_i64().unwrap_or(0);
+        self.count = self.count.saturating_add(at(status, "restartCount").as_i64().unwrap_or(0));
         self.last = self.last.max(text(status, "lastState.terminated.finishedAt").parse().ok());
     }
 
