@@ -84,7 +84,7 @@ pub(crate) struct Api {
 
 /// One request to a served kind.
 pub(crate) struct Call {
-    pub(crate) caller: Identity,
+    pub(crate) caller: Arc<Identity>,
     pub(crate) kind: &'static Kind,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
@@ -133,7 +133,7 @@ struct Exchange {
 
 /// A request that may be worked on.
 struct Job {
-    caller: Identity,
+    caller: Arc<Identity>,
     verb: Verb,
     parts: request::Parts,
     path: ResourcePath,
@@ -241,7 +241,7 @@ impl Api {
         if let Some(connection) = from.connection.as_ref().filter(|_| caller.user != auth::ANONYMOUS) {
             connection.is_of(intake::party(&caller.user));
         }
-        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
+        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?.map(Arc::new);
         if let (Some(trail), Some(other)) = (&mut exchange.trail, &seen_as) {
             trail.seen_as(other);
         }
@@ -574,7 +574,7 @@ impl Api {
 
 /// API-102: UTC with seconds.
 pub(crate) fn rfc3339(time: ambient::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    format!("{time:.0}")
 }
 
 /// What is said of a request that caused a panic.
