@@ -312,9 +312,16 @@ impl Api {
             let answer = api.unbroken(api.resource(job)).await;
             api.finish(exchange, answer).await
         };
-        let error = match tokio::time::timeout(limit, self.workers.spawn(is_large, write)).await {
+        let outcome = match is_large {
+            false => tokio::time::timeout(limit, self.workers.finish(write)).await,
+            true => {
+                let done = tokio::time::timeout(limit, self.workers.spawn(true, write)).await;
+                done.map(|done| done.map_err(|error| error.to_string()))
+            }
+        };
+        let error = match outcome {
             Ok(Ok(response)) => return response,
-            Ok(Err(error)) => ApiError::Internal(error.to_string()),
+            Ok(Err(error)) => ApiError::Internal(error),
             Err(_) => ApiError::TookTooLong,
         };
         let mut response = answer::refusal(&error);
