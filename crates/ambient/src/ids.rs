@@ -19,17 +19,23 @@ impl Ids {
 
     /// A random (version 4) UUID in its usual spelling.
     pub fn uid(&self) -> String {
-        let (high, low) = (self.draw(), self.draw());
+        let (high, low) = {
+            let mut rng = self.lock();
+            (rng.next_u64(), rng.next_u64())
+        };
         let high = (high & !0xF000) | 0x4000;
         let low = (low & !(0b11 << 62)) | (0b10 << 62);
-        format!(
-            "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-            high >> 32,
-            (high >> 16) & 0xFFFF,
-            high & 0xFFFF,
-            low >> 48,
-            low & 0xFFFF_FFFF_FFFF
-        )
+        // By hand, because every request gets one.
+        let mut text = String::with_capacity(36);
+        for (index, byte) in high.to_be_bytes().into_iter().chain(low.to_be_bytes()).enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                text.push('-');
+            }
+            for digit in [byte >> 4, byte & 0xF] {
+                text.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+            }
+        }
+        text
     }
 
     /// Five characters to append to a `generateName`.
@@ -42,10 +48,6 @@ impl Ids {
     pub fn hex64(&self) -> String {
         let mut rng = self.lock();
         (0..4).map(|_| format!("{:016x}", rng.next_u64())).collect()
-    }
-
-    fn draw(&self) -> u64 {
-        self.lock().next_u64()
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Rng> {

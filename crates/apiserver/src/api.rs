@@ -87,7 +87,7 @@ pub(crate) struct Api {
 
 /// One request to a served kind.
 pub(crate) struct Call {
-    pub(crate) caller: Identity,
+    pub(crate) caller: Arc<Identity>,
     pub(crate) kind: &'static Kind,
     pub(crate) path: ResourcePath,
     pub(crate) query: Query,
@@ -136,7 +136,7 @@ struct Exchange {
 
 /// A request that may be worked on.
 struct Job {
-    caller: Identity,
+    caller: Arc<Identity>,
     verb: Verb,
     parts: request::Parts,
     path: ResourcePath,
@@ -246,7 +246,7 @@ impl Api {
         if let Some(connection) = from.connection.as_ref().filter(|_| caller.user != auth::ANONYMOUS) {
             connection.is_of(intake::party(&caller.user));
         }
-        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?;
+        let seen_as = impersonation::apply(self, &caller, &mut parts.headers).await?.map(Arc::new);
         if let (Some(trail), Some(other)) = (&mut exchange.trail, &seen_as) {
             trail.seen_as(other);
         }
@@ -316,9 +316,16 @@ impl Api {
             let answer = api.unbroken(api.resource(job)).await;
             api.finish(exchange, answer).await
         };
-        let error = match tokio::time::timeout(limit, self.workers.spawn(is_large, write)).await {
+        let outcome = match is_large {
+            false => tokio::time::timeout(limit, self.workers.finish(write)).await,
+            true => {
+                let done = tokio::time::timeout(limit, self.workers.spawn(true, write)).await;
+                done.map(|done| done.map_err(|error| error.to_string()))
+            }
+        };
+        let error = match outcome {
             Ok(Ok(response)) => return response,
-            Ok(Err(error)) => ApiError::Internal(error.to_string()),
+            Ok(Err(error)) => ApiError::Internal(error),
             Err(_) => ApiError::TookTooLong,
         };
         let mut response = answer::refusal(&error);
@@ -577,7 +584,7 @@ impl Api {
 
 /// API-102: UTC with seconds.
 pub(crate) fn rfc3339(time: ambient::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    format!("{time:.0}")
 }
 
 /// What is said of a request that caused a panic.

@@ -9,6 +9,7 @@ mod log;
 mod policy;
 mod strangers;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -22,13 +23,14 @@ use http::{Extensions, HeaderValue, Response, StatusCode, header, request};
 use http_body::{Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full};
 use objects::wire::Messages;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::Value;
 
 use crate::answer::Body;
 use crate::api::PANICKED;
 use crate::auth::{ANONYMOUS, Identity};
 use crate::error::ApiError;
+use crate::object;
 use crate::query::Query;
 use crate::target::{ResourcePath, Target, Verb};
 
@@ -103,11 +105,11 @@ struct Event {
     stage: &'static str,
     #[serde(rename = "requestURI")]
     request_uri: String,
-    verb: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    user: Option<Value>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    impersonated_user: Option<Value>,
+    verb: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whom")]
+    user: Option<Arc<Identity>>,
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "whom")]
+    impersonated_user: Option<Arc<Identity>>,
     #[serde(rename = "sourceIPs", skip_serializing_if = "Option::is_none")]
     source_ips: Option<[IpAddr; 1]>,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -115,7 +117,7 @@ struct Event {
     #[serde(skip_serializing_if = "Option::is_none")]
     object_ref: Option<ObjectRef>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    response_status: Option<Value>,
+    response_status: Option<Status>,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_object: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,6 +126,28 @@ struct Event {
     stage_timestamp: String,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     annotations: BTreeMap<&'static str, String>,
+}
+
+/// As much of a `Status` as is told.
+#[derive(Debug, Clone, Default, Serialize)]
+struct Status {
+    metadata: Nothing,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Cow<'static, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Cow<'static, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Cow<'static, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    code: Option<u16>,
+}
+
+#[derive(Debug, Clone, Default, Serialize)]
+struct Nothing {}
+
+/// Shared with the connection and the request: it is the same for all of them.
+fn whom<S: Serializer>(identity: &Option<Arc<Identity>>, serializer: S) -> Result<S::Ok, S::Error> {
+    identity.as_deref().serialize(serializer)
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -172,6 +196,14 @@ struct NamedMeta {
     uid: String,
 }
 
+fn named(object: &[u8]) -> Option<(String, String)> {
+    if let Some((name, uid)) = object::name_and_uid(object) {
+        return Some((name.to_owned(), uid.to_owned()));
+    }
+    let found: Named = serde_json::from_slice(object).ok()?;
+    Some((found.metadata.name, found.metadata.uid))
+}
+
 /// A request before anything became of it.
 pub(crate) struct Arrival<'a> {
     pub(crate) parts: &'a request::Parts,
@@ -181,7 +213,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) id: Option<&'a HeaderValue>,
     pub(crate) at: Now,
     /// None: it could not be made out.
-    pub(crate) caller: Option<&'a Identity>,
+    pub(crate) caller: Option<&'a Arc<Identity>>,
 }
 
 impl Arrival<'_> {
@@ -237,24 +269,22 @@ impl Trail {
         self.recorder.clone()
     }
 
-    pub(crate) fn seen_as(&mut self, identity: &Identity) {
-        self.event.impersonated_user = Some(identity.document());
+    pub(crate) fn seen_as(&mut self, identity: &Arc<Identity>) {
+        self.event.impersonated_user = Some(Arc::clone(identity));
     }
 
     /// What was answered, before the headers are final.
     pub(crate) fn answered(&mut self, code: StatusCode, error: Option<&ApiError>) {
-        let mut status = json!({"metadata": {}});
         let max = limits(self.is_stranger).message;
-        if let Some(error) = error {
-            let told = error.status();
-            for field in ["status", "message", "reason"] {
-                if let Some(text) = told.get(field).and_then(Value::as_str) {
-                    status[field] = json!(cut(text.to_owned(), max));
-                }
-            }
-        }
-        status["code"] = json!(code.as_u16());
-        self.event.response_status = Some(status);
+        let told = error.map(ApiError::status).unwrap_or_default();
+        let text = |field: &str| told.get(field).and_then(Value::as_str).map(|text| cut(text.to_owned(), max).into());
+        self.event.response_status = Some(Status {
+            metadata: Nothing {},
+            status: text("status"),
+            message: text("message"),
+            reason: text("reason"),
+            code: Some(code.as_u16()),
+        });
         self.is_panic = matches!(error, Some(ApiError::Internal(said)) if said == PANICKED);
     }
 
@@ -277,11 +307,9 @@ impl Trail {
         }
         let (head, body) = response.into_parts();
         let Ok(bytes) = body.collect().await.map(http_body_util::Collected::to_bytes);
-        if is_nameless
-            && let (Some(object), Ok(found)) = (&mut self.event.object_ref, serde_json::from_slice::<Named>(&bytes))
-        {
-            object.name = Some(found.metadata.name).filter(|name| !name.is_empty());
-            object.uid = found.metadata.uid;
+        if is_nameless && let (Some(object), Some((name, uid))) = (&mut self.event.object_ref, named(&bytes)) {
+            object.name = Some(name).filter(|name| !name.is_empty());
+            object.uid = uid;
         }
         if is_wanted {
             let doc = serde_json::from_slice(&bytes).ok().or_else(|| wire.read(&bytes, "").ok());
@@ -353,19 +381,22 @@ impl Drop for Trail {
             return;
         }
         let is_panic = std::thread::panicking();
+        let failure = |message: &'static str| Status {
+            status: Some("Failure".into()),
+            message: Some(message.into()),
+            ..Status::default()
+        };
         if is_panic {
-            self.event.response_status = Some(json!({
-                "metadata": {}, "status": "Failure", "message": "APIServer panic'd", "reason": "InternalError", "code": 500,
-            }));
+            let (reason, code) = (Some("InternalError".into()), Some(500));
+            self.event.response_status = Some(Status { reason, code, ..failure("APIServer panic'd") });
         } else if self.event.response_status.is_none() {
-            let message = "the request was given up before it was answered";
-            self.event.response_status = Some(json!({"metadata": {}, "status": "Failure", "message": message}));
+            self.event.response_status = Some(failure("the request was given up before it was answered"));
         }
         self.end(if is_panic { Stage::Panic } else { Stage::ResponseComplete });
     }
 }
 
-fn event(arrival: &Arrival<'_>, verb: String, level: Level) -> Event {
+fn event(arrival: &Arrival<'_>, verb: Cow<'static, str>, level: Level) -> Event {
     let Arrival { parts, target, .. } = arrival;
     let limits = limits(arrival.is_of_a_stranger());
     let mut annotations = BTreeMap::new();
@@ -381,8 +412,8 @@ fn event(arrival: &Arrival<'_>, verb: String, level: Level) -> Event {
         audit_id: cut(text(arrival.id), ID_MAX),
         stage: "",
         request_uri: cut(uri, limits.uri),
-        verb: cut(verb, VERB_MAX),
-        user: arrival.caller.map(Identity::document),
+        verb: if verb.len() > VERB_MAX { cut(verb.into_owned(), VERB_MAX).into() } else { verb },
+        user: arrival.caller.cloned(),
         impersonated_user: None,
         source_ips: arrival.peer.map(|peer| [peer]),
         user_agent: cut(text(parts.headers.get(header::USER_AGENT)), limits.user_agent),
@@ -452,15 +483,15 @@ impl http_body::Body for Followed {
 }
 
 /// As authorization names it (API-110).
-fn verb(parts: &request::Parts, target: &Target, query: &Query) -> String {
+fn verb(parts: &request::Parts, target: &Target, query: &Query) -> Cow<'static, str> {
     let verb = match target {
         Target::Resource(path) => Verb::of(&parts.method, path, query).map(Verb::as_str),
         Target::Plain => None,
     };
-    verb.map_or_else(|| parts.method.as_str().to_ascii_lowercase(), str::to_owned)
+    verb.map_or_else(|| parts.method.as_str().to_ascii_lowercase().into(), Cow::Borrowed)
 }
 
 /// API-102: a MicroTime.
 fn micro(time: Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
+    format!("{time:.6}")
 }

@@ -2,9 +2,11 @@
 //! in `authz`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ambient::Timestamp;
 use http::HeaderMap;
+use serde::Serialize;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -13,14 +15,17 @@ use crate::credentials::{self, Tenure};
 use crate::error::ApiError;
 use crate::origin::Origin;
 
-/// An authenticated caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An authenticated caller. Written out it is a `UserInfo`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Identity {
+    #[serde(rename = "username")]
     pub user: String,
     pub groups: Vec<String>,
     /// Of the service account, if it is one.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// What else is known of who calls (API-645).
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -105,14 +110,7 @@ impl Identity {
 
     /// As a `UserInfo` shows it.
     pub(crate) fn document(&self) -> Value {
-        let mut user = json!({"username": self.user, "groups": self.groups});
-        if !self.uid.is_empty() {
-            user["uid"] = json!(self.uid);
-        }
-        if !self.extra.is_empty() {
-            user["extra"] = json!(self.extra);
-        }
-        user
+        json!(self)
     }
 
     fn is_in(&self, group: &str) -> bool {
@@ -135,18 +133,18 @@ pub(crate) async fn authenticate(
     from: &Origin,
     headers: &HeaderMap,
     path: &str,
-) -> Result<(Identity, Tenure), ApiError> {
+) -> Result<(Arc<Identity>, Tenure), ApiError> {
     if let Some(identity) = &from.identity {
         // TLS looked once, when the connection was made.
         if from.is_expired(api.clock.now().wall) {
             from.end();
             return Err(ApiError::Unauthorized);
         }
-        return Ok((Identity::clone(identity), Tenure::until(from.expires)));
+        return Ok((Arc::clone(identity), Tenure::until(from.expires)));
     }
     match credentials::bearer(api, headers).await? {
-        Some(known) => Ok(known),
-        None if is_public(path) => Ok((Identity::anonymous(), Tenure::default())),
+        Some((identity, tenure)) => Ok((Arc::new(identity), tenure)),
+        None if is_public(path) => Ok((Arc::new(Identity::anonymous()), Tenure::default())),
         None => Err(ApiError::Unauthorized),
     }
 }

@@ -83,7 +83,8 @@ async fn store_new(
     let mut attempt = 0;
     let stored = loop {
         attempt += 1;
-        let mut doc = doc.clone();
+        // Only a generated name is tried again.
+        let mut doc = if is_generated { doc.clone() } else { std::mem::take(&mut doc) };
         if is_generated {
             let stem: String = generate.chars().take(GENERATED_STEM_MAX).collect();
             object::metadata_mut(&mut doc).insert("name".to_owned(), json!(stem + &api.ids.suffix()));

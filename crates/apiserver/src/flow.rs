@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use tokio::sync::oneshot;
 
 use crate::api::Api;
@@ -33,6 +33,9 @@ const WAIT_MAX: Duration = Duration::from_secs(15);
 /// A body of so many bytes more takes a seat more, up to upstream's limit.
 const BYTES_PER_SEAT: usize = 256 << 10;
 const WIDTH_MAX: usize = 10;
+
+const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
 /// How many seats a request with such a body takes.
 pub(crate) fn width(body_bytes: usize) -> usize {
@@ -83,10 +86,7 @@ pub(crate) struct Class {
 impl Class {
     /// As upstream tells clients.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
-        for (name, uid) in [
-            ("x-kubernetes-pf-flowschema-uid", &self.schema.uid),
-            ("x-kubernetes-pf-prioritylevel-uid", &self.schema.level_uid),
-        ] {
+        for (name, uid) in [(FLOW_SCHEMA, &self.schema.uid), (PRIORITY_LEVEL, &self.schema.level_uid)] {
             if let Some(uid) = uid {
                 headers.insert(name, uid.clone());
             }

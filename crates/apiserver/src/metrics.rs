@@ -12,7 +12,7 @@ use crate::api::Api;
 /// Requests by method and code: a few dozen combinations at most.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    requests: Mutex<BTreeMap<(String, u16), u64>>,
+    requests: Mutex<BTreeMap<(&'static str, u16), u64>>,
     panics: AtomicU64,
 }
 
@@ -20,9 +20,9 @@ impl Metrics {
     pub(crate) fn count(&self, method: &Method, code: StatusCode) {
         let mut counts = self.requests.lock().expect("nobody panics while counting");
         // Methods are free text on the wire; unknown ones share a row.
-        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"].contains(&method.as_str());
-        let method = if known { method.as_str() } else { "other" };
-        *counts.entry((method.to_owned(), code.as_u16())).or_default() += 1;
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
+        let method = known.into_iter().find(|known| *known == method.as_str()).unwrap_or("other");
+        *counts.entry((method, code.as_u16())).or_default() += 1;
     }
 
     pub(crate) fn render(&self, size: Option<store::Size>) -> String {

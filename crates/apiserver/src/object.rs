@@ -116,6 +116,21 @@ pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
     one == other || decode(one, Revision(0)) == decode(other, Revision(0))
 }
 
+/// Whether two documents would be stored as the same, in whatever order.
+/// Costs no encoding and no decoding: most writes change something.
+pub(crate) fn is_same_document(one: &Value, other: &Value) -> bool {
+    const APART: [&str; 3] = ["kind", "apiVersion", "metadata"];
+    fn kept<'a>(doc: &'a Value, key: &str) -> Option<&'a Value> {
+        doc.get("metadata")?.get(key).filter(|value| value.as_str() != Some(""))
+    }
+    let rest =
+        |doc: &Value| doc.as_object().map_or(0, |map| map.keys().filter(|key| !APART.contains(&&***key)).count());
+    let is_same_part = |(key, value): (&String, &Value)| APART.contains(&&**key) || other.get(key) == Some(value);
+    METADATA_HEAD.into_iter().chain(METADATA_REST).all(|key| kept(one, key) == kept(other, key))
+        && rest(one) == rest(other)
+        && one.as_object().into_iter().flatten().all(is_same_part)
+}
+
 /// Appends the object with its version.
 pub(crate) fn write_json(out: &mut Vec<u8>, value: &[u8], version: Revision) {
     let Some(at) = version_at(value) else {
@@ -193,6 +208,64 @@ pub(crate) fn decode_metadata(value: &[u8], version: Revision) -> Value {
     let mut doc = json!({"metadata": head.metadata});
     metadata_mut(&mut doc).insert("resourceVersion".to_owned(), json!(version.to_string()));
     doc
+}
+
+/// Appends the object reduced to its metadata (API-229), with its version.
+/// Copied out of what is stored: the server's own collector follows all kinds
+/// this way, so that every write comes by here.
+pub(crate) fn write_partial(out: &mut Vec<u8>, kind: &Kind, value: &[u8], version: Revision) {
+    out.extend_from_slice(br#"{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":"#);
+    match stored_metadata(kind, value).and_then(|metadata| Some((metadata, version_at(metadata)?))) {
+        Some((metadata, at)) => {
+            out.extend_from_slice(&metadata[..at]);
+            out.extend_from_slice(version.to_string().as_bytes());
+            out.extend_from_slice(&metadata[at..]);
+        }
+        None => out.extend_from_slice(decode_metadata(value, version)["metadata"].to_string().as_bytes()),
+    }
+    out.push(b'}');
+}
+
+/// The metadata as text. None: not in the place where it is encoded here.
+fn stored_metadata<'a>(kind: &Kind, value: &'a [u8]) -> Option<&'a [u8]> {
+    let rest = value.strip_prefix(br#"{"kind":""#)?.strip_prefix(kind.kind.as_bytes())?;
+    let rest = rest.strip_prefix(br#"","apiVersion":""#)?.strip_prefix(kind.api_version().as_bytes())?;
+    let rest = rest.strip_prefix(br#"","metadata":"#)?;
+    Some(&rest[..object_length(rest)?])
+}
+
+/// How long the object is that begins here: up to the brace that closes it.
+fn object_length(text: &[u8]) -> Option<usize> {
+    let (mut depth, mut is_in_string, mut at) = (0_usize, false, 0);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'\\' => at += 1,
+            b'"' => is_in_string = !is_in_string,
+            b'{' if !is_in_string => depth += 1,
+            b'}' if !is_in_string => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Name and uid of an object as it is encoded here, without reading all of it.
+/// None: it is something else, or they are not as names usually are.
+pub(crate) fn name_and_uid(object: &[u8]) -> Option<(&str, &str)> {
+    let rest = &object[place(object, METADATA)? + METADATA.len()..];
+    let head = &rest[..place(rest, VERSION)?];
+    let text = |key: &[u8]| {
+        let rest = &head[place(head, key)? + key.len()..];
+        std::str::from_utf8(&rest[..rest.iter().position(|byte| *byte == b'"')?]).ok()
+    };
+    let is_plain = !head.iter().any(|byte| matches!(byte, b'{' | b'}' | b'\\'));
+    is_plain.then_some((text(br#""name":""#)?, text(br#""uid":""#)?))
 }
 
 pub(crate) fn document(entry: &Entry) -> Value {
@@ -374,6 +447,83 @@ mod tests {
                 let kind = objects::kinds::ALL.iter().rfind(|kind| kind.plural == plural).unwrap();
                 seen(kind, value.as_bytes());
             }
+        }
+    }
+
+    #[test]
+    fn api_176_documents_are_the_same_if_the_same_is_stored_of_them() {
+        let doc = json!({
+            "kind": "Pod", "apiVersion": "v1", "spec": {"nodeName": "n", "priority": 1}, "status": {},
+            "metadata": {"name": "x", "labels": {"a": "b", "c": "d"}, "uid": "u"},
+        });
+        let same = json!({
+            "status": {}, "spec": {"priority": 1, "nodeName": "n"},
+            "metadata": {
+                "labels": {"c": "d", "a": "b"}, "uid": "u", "name": "x", "namespace": "", "resourceVersion": "7",
+                "selfLink": "gone",
+            },
+        });
+        let mut others = vec![same.clone()];
+        for change in [
+            json!({"metadata": {"labels": {"a": null}}}),
+            json!({"metadata": {"labels": null}}),
+            json!({"metadata": {"namespace": "default"}}),
+            json!({"metadata": {"generation": 1}}),
+            json!({"spec": {"priority": 2}}),
+            json!({"status": null}),
+            json!({"data": {}}),
+        ] {
+            others.push(objects::patch::merge_patch(&same, &change).unwrap());
+        }
+        for (index, other) in others.iter().enumerate() {
+            let is_stored_so = is_same(&encode(pods(), &doc), &encode(pods(), other));
+            assert_eq!(is_stored_so, index == 0, "{other}");
+            assert_eq!(is_same_document(&doc, other), is_stored_so, "{other}");
+            assert_eq!(is_same_document(other, &doc), is_stored_so, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_and_uids_are_found_in_what_is_stored_and_nowhere_else() {
+        let mut doc = json!({"metadata": {"generateName": "x-", "name": "x-1", "uid": "u", "labels": {"name": "y"}}});
+        assert_eq!(name_and_uid(&encode(pods(), &doc)), Some(("x-1", "u")));
+        doc["metadata"]["name"] = json!("\\");
+        assert_eq!(name_and_uid(&encode(pods(), &doc)), None, "this has to be read");
+        for other in [
+            "",
+            r#"{"metadata":{"name":"x","resourceVersion":"1"}}"#,
+            r#"{"metadata":{},"spec":{"name":"x","uid":"y","resourceVersion":"1"}}"#,
+            r#"{"metadata":{"labels":{"name":"x"},"uid":"y","resourceVersion":"1"}}"#,
+            r#"{"metadata":{"name":"x","uid":"y"}}"#,
+        ] {
+            assert_eq!(name_and_uid(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn api_229_metadata_is_copied_out_of_what_is_stored() {
+        let doc = json!({
+            "metadata": {
+                "name": "x", "labels": {"a": "}\\\"}{", "b": "\\"},
+                "annotations": {"resourceVersion": "", "<": "\"resourceVersion\":\"\""},
+            },
+            "spec": {"nodeName": "n", "metadata": {"resourceVersion": ""}},
+        });
+        let stored = encode(pods(), &doc);
+        // What others have put into the store may be in another order.
+        let other = br#"{"spec":{"metadata":{"name":"y"}},"metadata":{"name":"x","resourceVersion":""},"kind":"Pod"}"#;
+        for value in [&stored[..], other] {
+            let mut out = Vec::new();
+            write_partial(&mut out, pods(), value, Revision(42));
+            let expected = json!({
+                "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                "metadata": decode_metadata(value, Revision(42))["metadata"],
+            });
+            assert_eq!(serde_json::from_slice::<Value>(&out).unwrap(), expected);
+            assert_eq!(expected["metadata"]["resourceVersion"], "42");
+        }
+        for text in ["", "{", "{\"}", "}{}", "{\"a\\"] {
+            assert_eq!(object_length(text.as_bytes()), None, "{text}");
         }
     }
 

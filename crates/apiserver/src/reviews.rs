@@ -79,7 +79,7 @@ async fn access(api: &Api, call: &Call, doc: &Value) -> Result<Value, ApiError> 
         return Err(ApiError::invalid(call.kind, "", errors));
     }
     let subject = match call.kind.kind {
-        "SelfSubjectAccessReview" => call.caller.clone(),
+        "SelfSubjectAccessReview" => Identity::clone(&call.caller),
         _ => subject(&doc["spec"]),
     };
     let decision = api.authorizer.decide(api, &subject, &asked(&doc["spec"])).await?;

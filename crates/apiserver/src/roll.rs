@@ -122,6 +122,9 @@ impl Look {
     fn write(&self, out: &mut Vec<u8>, entry: &Entry) {
         let include = match (self.form, self.style) {
             // Assembled from stored bytes: nothing is parsed.
+            (Form::Metadata, Style::Compact) => {
+                return object::write_partial(out, self.kind, &object::seen(self.kind, &entry.value), entry.modified);
+            }
             (Form::Plain, Style::Compact) => {
                 return object::write_item(out, &object::seen(self.kind, &entry.value), entry.modified);
             }

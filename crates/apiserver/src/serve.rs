@@ -8,7 +8,6 @@ use std::time::Duration;
 use hyper::body::Incoming;
 use listener::Peer;
 use tokio::net::TcpListener;
-use tower::Service as _;
 
 use crate::api::Api;
 use crate::auth::Identity;
@@ -37,10 +36,7 @@ pub(crate) async fn serve(
             let (address, connection) = (Some(peer.address), Some(peer.connection));
             let from = Origin { identity, expires, address, connection };
             let service = Service { api: Arc::clone(&api), from, agent: None };
-            move |request: http::Request<Incoming>| {
-                let answer = service.clone().call(request);
-                async move { answer.await.unwrap_or_else(|never| match never {}) }
-            }
+            move |request: http::Request<Incoming>| Box::pin(service.clone().answer(request))
         }
     };
     listener::serve(tcp, with_alpn(tls), api.config.connections.clone(), api.workers.panics.clone(), ending, make)

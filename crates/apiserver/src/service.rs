@@ -31,6 +31,20 @@ impl Service {
     pub fn known_as(self, agent: &'static str) -> Self {
         Self { agent: Some(agent), ..self }
     }
+
+    pub(crate) async fn answer<B>(self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let Self { api, from, agent } = self;
+        let (mut parts, body) = request.into_parts();
+        if let Some(agent) = agent {
+            parts.headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(agent));
+        }
+        let body = body.map_err(|error| BodyError(error.into())).boxed_unsync();
+        api.handle(&from, parts, body).await
+    }
 }
 
 impl<B> tower::Service<Request<B>> for Service
@@ -47,12 +61,7 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let Self { api, from, agent } = self.clone();
-        let (mut parts, body) = request.into_parts();
-        if let Some(agent) = agent {
-            parts.headers.entry(header::USER_AGENT).or_insert(HeaderValue::from_static(agent));
-        }
-        let body = body.map_err(|error| BodyError(error.into())).boxed_unsync();
-        Box::pin(async move { Ok(api.handle(&from, parts, body).await) })
+        let answer = self.clone().answer(request);
+        Box::pin(async move { Ok(answer.await) })
     }
 }

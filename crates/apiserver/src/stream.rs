@@ -356,8 +356,10 @@ impl Stream {
         match self.form {
             Form::Plain => plain_frame(kind, &object::seen(self.selection.kind, &entry.value), revision),
             Form::Metadata => {
-                let doc = object::decode_metadata(&object::seen(self.selection.kind, &entry.value), revision);
-                line(kind, table::partial(&doc).to_string().as_bytes())
+                let of = self.selection.kind;
+                enveloped(kind, entry.value.len(), |out| {
+                    object::write_partial(out, of, &object::seen(of, &entry.value), revision);
+                })
             }
             Form::Table(_) => {
                 let doc = object::decode(&object::seen(self.selection.kind, &entry.value), revision);
@@ -416,17 +418,20 @@ impl Frames {
 /// API-311; one line each, as programs read them (API-104, API-105, API-107).
 /// API-312: never protobuf, which clients that prefer it do not insist on.
 fn plain_frame(kind: &str, value: &[u8], revision: Revision) -> Bytes {
-    let mut out = Vec::with_capacity(value.len() + 64);
-    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-    object::write_json(&mut out, value, revision);
-    out.extend_from_slice(b"}\n");
-    out.into()
+    enveloped(kind, value.len(), |out| object::write_json(out, value, revision))
 }
 
 fn line(kind: &str, object: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(object.len() + 64);
-    out.extend_from_slice(format!("{{\"type\":\"{kind}\",\"object\":").as_bytes());
-    out.extend_from_slice(object);
+    enveloped(kind, object.len(), |out| out.extend_from_slice(object))
+}
+
+/// One line; `write` appends the object, which has about so many bytes.
+fn enveloped(kind: &str, bytes: usize, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
+    let mut out = Vec::with_capacity(bytes + 128);
+    for part in [r#"{"type":""#, kind, r#"","object":"#] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    write(&mut out);
     out.extend_from_slice(b"}\n");
     out.into()
 }

@@ -1,6 +1,8 @@
 //! What a URL path means: the grammar of API-108 to API-112, without asking
 //! whether such a resource exists.
 
+use std::borrow::Cow;
+
 use http::Method;
 
 use crate::error::ApiError;
@@ -32,8 +34,8 @@ pub(crate) struct ResourcePath {
 
 impl Target {
     pub(crate) fn parse(path: &str) -> Self {
-        let segments: Vec<String> = path.split('/').filter(|part| !part.is_empty()).map(unescape).collect();
-        let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+        let segments: Vec<Cow<'_, str>> = path.split('/').filter(|part| !part.is_empty()).map(unescape).collect();
+        let parts: Vec<&str> = segments.iter().map(|part| &**part).collect();
         let (group, version, rest) = match &parts[..] {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
@@ -82,13 +84,13 @@ fn after(path: &str, segments: usize) -> &str {
     rest
 }
 
-fn unescape(segment: &str) -> String {
+fn unescape(segment: &str) -> Cow<'_, str> {
     if !segment.contains('%') {
-        return segment.to_owned();
+        return segment.into();
     }
     // In a path `+` stands for itself, in a form for a space.
     let form = segment.replace('+', "%2B").replace('&', "%26").replace('=', "%3D");
-    form_urlencoded::parse(form.as_bytes()).next().map(|(key, _)| key.into_owned()).unwrap_or_default()
+    form_urlencoded::parse(form.as_bytes()).next().map(|(key, _)| key.into_owned()).unwrap_or_default().into()
 }
 
 /// API-163: what comes from the URL becomes part of a storage key.

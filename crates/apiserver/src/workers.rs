@@ -1,21 +1,26 @@
-//! Where the work of requests runs. A write that has begun runs in a task of
-//! its own, so that it ends, and is followed by what follows a write, also when
-//! its caller has hung up. Large work runs on threads of its own with less
-//! priority, so that whoever asks for little does not wait behind it.
+//! Where the work of requests runs. A write that has begun runs to its end, and
+//! is followed by what follows a write, also when its caller has hung up: then
+//! it goes on in a task of its own. Large work runs on threads of its own with
+//! less priority, so that whoever asks for little does not wait behind it.
 
 use std::any::Any;
 use std::convert::Infallible;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::OnceLock;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ambient::Panics;
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::CatchUnwind;
 use http_body_util::{BodyExt as _, StreamBody};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::answer::Body;
@@ -54,6 +59,13 @@ impl Workers {
             Some(runtime) => self.under_way.spawn_on(work, runtime.handle()),
             None => self.under_way.spawn(work),
         }
+    }
+
+    /// The same for small work: in the task of whoever waits, as long as
+    /// somebody does. A task for each would cost more than some of the work.
+    pub(crate) fn finish<T: Send + 'static, F: Future<Output = T> + Send + 'static>(&self, work: F) -> Finished<F> {
+        let work = AssertUnwindSafe(work).catch_unwind();
+        Finished { work: Some(Box::pin(work)), _under_way: self.under_way.token(), on: Handle::current() }
     }
 
     /// The same body, made on the threads for large work as fast as it is taken.
@@ -95,6 +107,40 @@ impl Workers {
     }
 }
 
+/// Work that goes on when nobody waits for it any more. An error is what a
+/// panic said.
+pub(crate) struct Finished<F: Future<Output: Send + 'static> + Send + 'static> {
+    /// None when it is done, or broken.
+    work: Option<Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>>,
+    /// So that the server's end waits for it, wherever it runs.
+    _under_way: TaskTrackerToken,
+    on: Handle,
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Future for Finished<F> {
+    type Output = Result<F::Output, String>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let work = self.work.as_mut().expect("nobody asks again when all is done");
+        let outcome = ready!(work.as_mut().poll(context));
+        self.work = None;
+        Poll::Ready(outcome.map_err(|panic| said(&*panic).to_owned()))
+    }
+}
+
+impl<F: Future<Output: Send + 'static> + Send + 'static> Drop for Finished<F> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            let under_way = self._under_way.clone();
+            drop(self.on.spawn(async move {
+                // Nobody is left to be told of it.
+                let _ = work.await;
+                drop(under_way);
+            }));
+        }
+    }
+}
+
 fn threads() -> Option<Runtime> {
     let built = Builder::new_multi_thread()
         .worker_threads(THREADS)
@@ -123,4 +169,38 @@ impl Drop for Workers {
 pub(crate) fn said(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_goes_on_when_nobody_waits_for_it_any_more() {
+        let workers = Workers::default();
+        let (go, gone) = oneshot::channel::<()>();
+        let (done, told) = oneshot::channel();
+        let mut work = workers.finish(async move {
+            gone.await.expect("it is told to go on");
+            done.send(()).expect("somebody listens");
+        });
+        assert!(futures::poll!(&mut work).is_pending());
+        drop(work);
+        assert_eq!(workers.under_way.len(), 1, "the end of the server waits for it");
+        go.send(()).expect("the work was not dropped");
+        told.await.expect("it was done");
+        workers.rest(Duration::from_secs(60)).await;
+        assert!(workers.under_way.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_done_or_broken_is_not_begun_again() {
+        let workers = Workers::default();
+        assert_eq!(workers.finish(async { 7 }).await, Ok(7));
+        let broken: Result<(), String> = workers.finish(async { panic!("on purpose") }).await;
+        assert_eq!(broken, Err("on purpose".to_owned()));
+        assert!(workers.under_way.is_empty());
+    }
 }

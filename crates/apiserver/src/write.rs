@@ -191,7 +191,7 @@ pub(crate) async fn change(
         let mut doc = prepare(api, call.kind, doc, &old, part).await?;
         admission::judge_update(api, call, &doc, &old).await?;
         ownership::settle(&mut doc, owners, &old);
-        match store_update(api, call, &entry, &doc, options).await? {
+        match store_update(api, call, (&entry, &old), &doc, options).await? {
             Stored::At { bytes, revision, is_gone } => {
                 drop(turn);
                 if part == Part::Main && call.path.subresource.is_none() {
@@ -345,21 +345,20 @@ enum Stored {
 async fn store_update(
     api: &Api,
     call: &Call,
-    entry: &Entry,
+    (entry, old): (&Entry, &Value),
     doc: &Value,
     options: &WriteOptions,
 ) -> Result<Stored, ApiError> {
     let bytes = object::encode(call.kind, doc);
     let is_done = is_deletion_complete(doc);
     // API-176, API-348: nothing changed, so nothing is written.
-    if !is_done && object::is_same(&bytes, &entry.value) {
+    if !is_done && (bytes == entry.value || object::is_same_document(doc, old)) {
         return Ok(Stored::At { bytes, revision: entry.modified, is_gone: false });
     }
     let is_charged = !is_done && matches!(call.path.subresource.as_deref(), None | Some("resize"));
     if options.is_dry_run {
         if is_charged {
-            let old = object::document_as(call.kind, entry);
-            quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?;
+            quota::charge(api, call.kind, call.namespace(), doc, Some(old)).await?;
         }
         return Ok(Stored::At { bytes, revision: entry.modified, is_gone: false });
     }
@@ -373,8 +372,7 @@ async fn store_update(
     for _ in 0..quota::TRIES {
         let mut ops = vec![op()];
         if is_charged {
-            let old = object::document_as(call.kind, entry);
-            ops.extend(quota::charge(api, call.kind, call.namespace(), doc, Some(&old)).await?);
+            ops.extend(quota::charge(api, call.kind, call.namespace(), doc, Some(old)).await?);
         }
         match api.store.write(ops).await {
             Ok(revision) => return Ok(Stored::At { bytes, revision, is_gone: is_done }),
@@ -385,7 +383,7 @@ async fn store_update(
             Err(WriteError::TooLarge { .. }) if !object::at(doc, &["metadata", "managedFields"]).is_null() => {
                 let mut doc = doc.clone();
                 ownership::set(&mut doc, Value::Null);
-                return Box::pin(store_update(api, call, entry, &doc, options)).await;
+                return Box::pin(store_update(api, call, (entry, old), &doc, options)).await;
             }
             Err(error) => return Err(error.into()),
         }

@@ -60,7 +60,8 @@ pub struct Cache<K: Followed> {
 }
 
 struct State<K> {
-    objects: BTreeMap<Identity, Arc<K>>,
+    /// Identities are shared with every subscriber's queue.
+    objects: BTreeMap<Arc<Identity>, Arc<K>>,
     subscribers: Vec<Weak<Pending<K>>>,
 }
 
@@ -70,8 +71,8 @@ struct Pending<K> {
 }
 
 struct Queue<K> {
-    order: VecDeque<Identity>,
-    newest: BTreeMap<Identity, Change<K>>,
+    order: VecDeque<Arc<Identity>>,
+    newest: BTreeMap<Arc<Identity>, Change<K>>,
 }
 
 impl<K: Followed> Cache<K> {
@@ -108,7 +109,7 @@ impl<K: Followed> Cache<K> {
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
         let from = Identity { namespace: namespace.to_owned(), name: name.to_owned(), uid: String::new() };
         let state = lock(&self.state);
-        let (found, object) = state.objects.range(from..).next()?;
+        let (found, object) = state.objects.range::<Identity, _>(from..).next()?;
         (found.namespace == namespace && found.name == name).then(|| object.clone())
     }
 
@@ -137,10 +138,11 @@ impl<K: Followed> Cache<K> {
     /// could not be read stays as it was.
     pub(crate) fn replace_all(&self, items: Vec<K>, unreadable: &[Unreadable]) {
         let kept: BTreeSet<&Identity> = unreadable.iter().map(|object| &object.identity).collect();
-        let mut fresh: BTreeMap<Identity, K> = items.into_iter().map(|object| (identity(&object), object)).collect();
+        let mut fresh: BTreeMap<Arc<Identity>, K> =
+            items.into_iter().map(|object| (Arc::new(identity(&object)), object)).collect();
         let gone: Vec<_> = {
             let state = lock(&self.state);
-            let is_gone = |key: &Identity| !fresh.contains_key(key) && !kept.contains(key);
+            let is_gone = |key: &Arc<Identity>| !fresh.contains_key(key) && !kept.contains(&**key);
             state.objects.iter().filter(|(key, _)| is_gone(key)).map(|(_, object)| object.clone()).collect()
         };
         for object in gone {
@@ -158,7 +160,7 @@ impl<K: Followed> Cache<K> {
 
     pub(crate) fn apply(&self, mut object: K) {
         (self.prepare)(&mut object);
-        let key = identity(&object);
+        let key = Arc::new(identity(&object));
         let object = Arc::new(object);
         self.end_former_life(&key);
         let mut state = lock(&self.state);
@@ -168,6 +170,9 @@ impl<K: Followed> Cache<K> {
 
     /// A name can have one life at a time: an unseen end of the former one shows by the next.
     fn end_former_life(&self, of: &Identity) {
+        if lock(&self.state).objects.contains_key(of) {
+            return;
+        }
         let former = self.get(&of.namespace, &of.name).filter(|known| identity(known.as_ref()) != *of);
         if let Some(former) = former {
             self.forget(&identity(former.as_ref()), former.clone());
@@ -197,8 +202,8 @@ impl<K: Followed> Cache<K> {
 
     fn forget(&self, key: &Identity, last: Arc<K>) {
         let mut state = lock(&self.state);
-        if state.objects.remove(key).is_some() {
-            state.tell(key, &Change::Deleted(last));
+        if let Some((key, _)) = state.objects.remove_entry(key) {
+            state.tell(&key, &Change::Deleted(last));
         }
     }
 }
@@ -212,7 +217,7 @@ impl<K: Followed> Drop for Cache<K> {
 }
 
 impl<K> State<K> {
-    fn tell(&mut self, key: &Identity, change: &Change<K>) {
+    fn tell(&mut self, key: &Arc<Identity>, change: &Change<K>) {
         self.subscribers.retain(|subscriber| {
             let Some(pending) = subscriber.upgrade() else { return false };
             lock(&pending.changes).put(key, change.clone());
@@ -223,7 +228,7 @@ impl<K> State<K> {
 }
 
 impl<K> Queue<K> {
-    fn put(&mut self, key: &Identity, change: Change<K>) {
+    fn put(&mut self, key: &Arc<Identity>, change: Change<K>) {
         if self.newest.insert(key.clone(), change).is_none() {
             self.order.push_back(key.clone());
         }

@@ -19,6 +19,9 @@ use std::time::Duration;
 
 use ambient::Panics;
 use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt as _, StreamExt as _};
 use http::{Request, Response, StatusCode};
 use http_body::Body;
 use hyper::body::Incoming;
@@ -174,7 +177,7 @@ async fn connection<M, H, F, B>(
     socket: Socket,
     address: IpAddr,
     panics: &Panics,
-    mut closing: watch::Receiver<()>,
+    closing: watch::Receiver<()>,
     make: M,
 ) where
     M: Fn(Peer) -> H,
@@ -209,29 +212,54 @@ async fn connection<M, H, F, B>(
     let builder = builder(&limits, panics);
     let served = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut served = std::pin::pin!(served);
+    let mut endings = endings(closing, &entry, &limits);
     let result = loop {
-        tokio::select! {
+        let ending = tokio::select! {
             biased;
             result = served.as_mut() => break result,
-            // An error: the listener has let go of it.
-            _ = closing.changed() => {
-                served.as_mut().graceful_shutdown();
-                break tokio::time::timeout(limits.farewell, served).await.unwrap_or(Ok(()));
-            }
-            () = entry.ending.notified() => served.as_mut().graceful_shutdown(),
-            verdict = over(&entry, &limits) => {
-                tracing::debug!(?verdict, %address, "a connection ends");
-                if verdict == Verdict::Stalled {
-                    break Ok(());
-                }
-                served.as_mut().graceful_shutdown();
-                break tokio::time::timeout(limits.farewell, served).await.unwrap_or(Ok(()));
-            }
+            Some(ending) = endings.next() => ending,
+        };
+        if let Ending::Over(verdict) = ending {
+            tracing::debug!(?verdict, %address, "a connection ends");
+        }
+        if let Ending::Over(Verdict::Stalled) = ending {
+            break Ok(());
+        }
+        served.as_mut().graceful_shutdown();
+        // Who was asked to end may still be answered.
+        if !matches!(ending, Ending::Asked) {
+            break tokio::time::timeout(limits.farewell, served).await.unwrap_or(Ok(()));
         }
     };
     if let Err(error) = result {
         tracing::debug!(error, "a connection ended early");
     }
+}
+
+/// Why a connection has to end.
+enum Ending {
+    /// The listener ends.
+    Closing,
+    Asked,
+    Over(Verdict),
+}
+
+/// Looked at only when one of them has come: a connection is woken several
+/// times for each of its requests, and these are seldom the reason.
+fn endings<'a>(
+    mut closing: watch::Receiver<()>,
+    entry: &'a Entry,
+    limits: &'a Limits,
+) -> FuturesUnordered<BoxFuture<'a, Ending>> {
+    let endings = FuturesUnordered::<BoxFuture<'a, Ending>>::new();
+    endings.push(Box::pin(async move {
+        // An error: the listener has let go of it.
+        let _ = closing.changed().await;
+        Ending::Closing
+    }));
+    endings.push(Box::pin(entry.ending.notified().map(|()| Ending::Asked)));
+    endings.push(Box::pin(over(entry, limits).map(Ending::Over)));
+    endings
 }
 
 /// Runs the requests of HTTP/2 connections.

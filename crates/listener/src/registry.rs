@@ -47,8 +47,9 @@ struct Facts {
     /// Since when nothing is under way.
     quiet_since: Instant,
     last_answer: u64,
-    /// Answers of which a part was handed over that nobody has taken yet.
-    unread: HashMap<u64, Instant>,
+    /// Answers of which a part was handed over that nobody has taken yet: most
+    /// of the time one.
+    unread: Vec<(u64, Instant)>,
 }
 
 /// What is to become of a connection.
@@ -63,10 +64,15 @@ pub(crate) enum Verdict {
 }
 
 impl Facts {
+    /// Nothing of this answer waits.
+    fn forget(&mut self, answer: u64) {
+        self.unread.retain(|(unread, _)| *unread != answer);
+    }
+
     fn verdict(&self, limits: &Limits, now: Instant) -> Verdict {
         // Whatever begins from now on is not late before that.
         let soon = now + limits.stalled.min(limits.idle);
-        let stuck = self.unread.values().min().map_or(soon, |since| *since + limits.stalled);
+        let stuck = self.unread.iter().map(|(_, since)| *since).min().map_or(soon, |since| since + limits.stalled);
         if stuck <= now {
             return Verdict::Stalled;
         }
@@ -134,7 +140,7 @@ impl Entry {
             under_way: 0,
             quiet_since: Instant::now(),
             last_answer: 0,
-            unread: HashMap::new(),
+            unread: Vec::new(),
         };
         Self {
             id,
@@ -202,22 +208,25 @@ pub(crate) struct UnderWay {
 impl UnderWay {
     /// A part of the answer was handed over.
     pub(crate) fn handed_over(&mut self) {
-        self.entry.facts().unread.insert(self.answer, Instant::now());
+        let mut facts = self.entry.facts();
+        facts.forget(self.answer);
+        facts.unread.push((self.answer, Instant::now()));
+        drop(facts);
         self.is_unread = true;
     }
 
     /// More is wanted.
     pub(crate) fn taken(&mut self) {
         if std::mem::take(&mut self.is_unread) {
-            self.entry.facts().unread.remove(&self.answer);
+            self.entry.facts().forget(self.answer);
         }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.taken();
         let mut facts = self.entry.facts();
+        facts.forget(self.answer);
         facts.under_way -= 1;
         if facts.under_way == 0 {
             facts.quiet_since = Instant::now();

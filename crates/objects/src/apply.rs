@@ -176,10 +176,11 @@ impl Reach {
         }
     }
 
-    fn filter(&self, set: &Set) -> Set {
+    fn filter(&self, set: Set) -> Set {
         match self {
+            _ if set.is_empty() => set,
             Self::Only(patterns) => set.only(patterns),
-            Self::Except(paths) if paths.is_empty() => set.clone(),
+            Self::Except(paths) if paths.is_empty() => set,
             Self::Except(paths) => {
                 let mut reset = Set::default();
                 for path in paths {
@@ -220,7 +221,7 @@ impl<'a> Tracker<'a> {
     fn difference(&self, old: &Value, new: &Value) -> Difference {
         let mut found = Difference::default();
         self.walker.compare(self.of, (Some(old), Some(new)), &mut Vec::new(), &mut found);
-        found.map(&|set| self.reach.filter(set))
+        found.map(|set| self.reach.filter(set))
     }
 
     fn paths(&self, doc: &Value) -> Set {
@@ -231,6 +232,9 @@ impl<'a> Tracker<'a> {
 
     /// Takes from all others what changed and what is gone.
     fn take(managed: &mut Managed, except: &Owner, found: &Difference) {
+        if managed.0.is_empty() {
+            return;
+        }
         let changed = found.modified.union(&found.added).union(&found.removed);
         for entry in managed.0.iter_mut().filter(|entry| !entry.owner.is(except)) {
             entry.fields = entry.fields.difference(&changed);
@@ -245,7 +249,7 @@ impl<'a> Tracker<'a> {
         // The writer's own entry loses what changed, too, and gets it back.
         let nobody = self.owner("", Operation::Apply);
         Self::take(managed, &nobody, &found);
-        let taken = self.reach.filter(&found.modified.union(&found.added)).difference(&NEVER);
+        let taken = self.reach.filter(found.modified.union(&found.added)).difference(&NEVER);
         if !taken.is_empty() {
             let fields = managed.find(&owner).map_or(taken.clone(), |entry| entry.fields.union(&taken));
             managed.put(Entry { owner, time: Some(self.writer.now.to_owned()), fields });
@@ -258,7 +262,7 @@ impl<'a> Tracker<'a> {
         let owner = self.owner(self.writer.manager, Operation::Apply);
         let merged = self.walker.merge(self.of, Some(live), Some(config)).unwrap_or_default();
         let last = managed.find(&owner).cloned();
-        let fields = self.reach.filter(&self.paths(config));
+        let fields = self.reach.filter(self.paths(config));
         let time = last.as_ref().and_then(|last| last.time.clone());
         managed.put(Entry { owner: owner.clone(), time, fields });
         let merged = match &last {
@@ -325,15 +329,16 @@ pub fn is_same_but_times(one: &Value, other: &Value) -> bool {
     let same = |one: &Map<String, Value>, other: &Map<String, Value>, except: &[&str]| {
         one.iter().all(|(name, value)| except.contains(&name.as_str()) || value == "" || other.get(name) == Some(value))
     };
-    let meta = |map: &Map<String, Value>| map.get("metadata").and_then(Value::as_object).cloned().unwrap_or_default();
-    let (before, after) = (meta(one), meta(other));
+    let nothing = Map::new();
+    let meta = |map| Map::get(map, "metadata").and_then(Value::as_object);
+    let (before, after) = (meta(one).unwrap_or(&nothing), meta(other).unwrap_or(&nothing));
     let apart = ["managedFields", "resourceVersion"];
-    let owners = |map: &Map<String, Value>| map.get("managedFields").cloned().unwrap_or_default();
+    let owners = |map| Map::get(map, "managedFields").unwrap_or(&Value::Null);
     rest(one, "metadata") == rest(other, "metadata")
         && same(one, other, &["metadata"])
-        && same(&before, &after, &apart)
-        && same(&after, &before, &apart)
-        && managed::is_same(&owners(&before), &owners(&after))
+        && same(before, after, &apart)
+        && same(after, before, &apart)
+        && managed::is_same(owners(before), owners(after))
 }
 
 /// The object after `config` was applied to it, with `managedFields`, not yet

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 use serde_saphyr::{DuplicateKeyPolicy, Spanned};
 
@@ -275,10 +276,16 @@ impl<'de> Visitor<'de> for Reader<'_> {
         while let Some(key) = source.next_key::<String>()? {
             let path = Path::Key(self.path, &key);
             let value = source.next_value_seed(Reader { path: &path, ..self })?;
-            if fields.contains_key(&key) && self.repeated.borrow().len() < REPEATED_MAX {
-                self.repeated.borrow_mut().push(clipped(&path.to_string(), TOLD_BYTES_MAX).into_owned());
+            match fields.entry(key) {
+                Entry::Vacant(place) => drop(place.insert(value)),
+                Entry::Occupied(mut place) => {
+                    if self.repeated.borrow().len() < REPEATED_MAX {
+                        let path = Path::Key(self.path, place.key()).to_string();
+                        self.repeated.borrow_mut().push(clipped(&path, TOLD_BYTES_MAX).into_owned());
+                    }
+                    place.insert(value);
+                }
             }
-            fields.insert(key, value);
         }
         Ok(Value::Object(fields))
     }

@@ -18,10 +18,14 @@ mod storage;
 mod taint_eviction;
 mod writes;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use ambient::{Clock, Rng};
 use client::Client;
+use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
 
 /// Everything that reconciles the cluster from outside the nodes.
 pub struct Reconciler {
@@ -82,31 +86,26 @@ impl Controllers {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let ControllersConfig { certificate, storage, nodes, terminated_pods_max, signer } = self.config;
         let (client, clock) = (|| self.client.clone(), || self.clock.clone());
-        let namespaces = namespaces::run(client(), certificate);
-        let namespace_deletion = namespace_deletion::run(client(), clock());
-        let storage = storage::run(client(), clock(), storage);
-        let ephemeral = ephemeral::run(client(), clock());
-        let nodes = nodes::run(client(), clock(), nodes);
-        let taint_eviction = taint_eviction::run(client(), clock());
-        let pod_gc = pod_gc::run(client(), clock(), terminated_pods_max);
-        let garbage = garbage::run(client());
-        let quota = quota::run(client(), clock());
-        let certificates = certificates::run(client(), signer);
-        let cleaning = certificates::clean(client(), clock());
+        let controllers: [BoxFuture<'static, Infallible>; 11] = [
+            Box::pin(namespaces::run(client(), certificate)),
+            Box::pin(namespace_deletion::run(client(), clock())),
+            Box::pin(storage::run(client(), clock(), storage)),
+            Box::pin(ephemeral::run(client(), clock())),
+            Box::pin(nodes::run(client(), clock(), nodes)),
+            Box::pin(taint_eviction::run(client(), clock())),
+            Box::pin(pod_gc::run(client(), clock(), terminated_pods_max)),
+            Box::pin(garbage::run(client())),
+            Box::pin(quota::run(client(), clock())),
+            Box::pin(certificates::run(client(), signer)),
+            Box::pin(certificates::clean(client(), clock())),
+        ];
+        // Each is woken for itself: every write in the cluster is news to one of
+        // them, and the others need not look.
+        let mut controllers: FuturesUnordered<_> = controllers.into_iter().collect();
         tokio::select! {
             biased;
             () = shutdown => {}
-            never = namespaces => match never {},
-            never = namespace_deletion => match never {},
-            never = storage => match never {},
-            never = ephemeral => match never {},
-            never = nodes => match never {},
-            never = taint_eviction => match never {},
-            never = pod_gc => match never {},
-            never = garbage => match never {},
-            never = quota => match never {},
-            never = certificates => match never {},
-            never = cleaning => match never {},
+            Some(never) = controllers.next() => match never {},
         }
     }
 }

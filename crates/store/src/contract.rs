@@ -61,6 +61,9 @@ pub trait Watch: Send {
     /// What is there already, possibly nothing; `through` is up to date.
     /// This is what bookmarks are made of.
     async fn poll(&mut self) -> Result<Delivery, WatchError>;
+
+    /// False: the last [`Watch::poll`] has returned all there is.
+    fn has_news(&self) -> bool;
 }
 
 /// Changes in revision order.

@@ -15,6 +15,8 @@ pub(crate) struct Cursor {
     prefix: Box<str>,
     through: Revision,
     signal: watch::Receiver<Signal>,
+    /// There may be more than was delivered last.
+    is_behind: bool,
 }
 
 /// Changes handed over at once, so that one watcher can not hold the lock long.
@@ -31,13 +33,14 @@ impl Cursor {
             cache.signal(prefix)
         };
         let signal = known.unwrap_or_else(|| cache::write(shared).signal_of_new_topic(prefix));
-        Ok(Self { cache: Arc::clone(shared), prefix: prefix.into(), through: after, signal })
+        Ok(Self { cache: Arc::clone(shared), prefix: prefix.into(), through: after, signal, is_behind: true })
     }
 
     fn advance(&mut self) -> Result<Delivery, WatchError> {
         let delivery =
             cache::read(&self.cache).changes(&self.prefix, self.through, (DELIVERY_MAX, DELIVERY_BYTES_MAX))?;
         self.through = delivery.through;
+        self.is_behind = !delivery.events.is_empty();
         Ok(delivery)
     }
 }
@@ -60,6 +63,11 @@ impl Watch for Cursor {
     }
 
     async fn poll(&mut self) -> Result<Delivery, WatchError> {
+        self.signal.mark_unchanged();
         self.advance()
+    }
+
+    fn has_news(&self) -> bool {
+        self.is_behind || self.signal.has_changed().unwrap_or(true)
     }
 }

@@ -50,27 +50,38 @@ impl<I: Index> Follower<I> {
     /// Looks at the newest state.
     pub(crate) async fn read<T>(&self, api: &Api, look: impl FnOnce(&I) -> T) -> Result<T, ApiError> {
         // Most requests come when nothing was written since the last one.
-        if !self.is_current(api) {
-            let mut watches = self.watches.lock().await;
-            if !self.is_current(api) {
-                self.catch_up(api, &mut watches).await?;
-            }
+        let look = match self.look_if(look, |through| through == api.store.shown()) {
+            Ok(seen) => return Ok(seen),
+            Err(look) => look,
+        };
+        let mut watches = self.watches.lock().await;
+        if self.known().through != api.store.shown() {
+            self.catch_up(api, &mut watches).await?;
         }
+        drop(watches);
         Ok(look(&self.known().index))
     }
 
     /// Looks at a state that somebody else may just be bringing up to date:
     /// nobody waits for that.
     pub(crate) async fn read_lately<T>(&self, api: &Api, look: impl FnOnce(&I) -> T) -> Result<T, ApiError> {
+        let look = match self.look_if(look, |through| through == api.store.shown()) {
+            Ok(seen) => return Ok(seen),
+            Err(look) => look,
+        };
         if self.known().through == Revision(0) {
             return self.read(api, look).await;
         }
-        if !self.is_current(api)
-            && let Ok(mut watches) = self.watches.try_lock()
-        {
+        if let Ok(mut watches) = self.watches.try_lock() {
             self.catch_up(api, &mut watches).await?;
         }
         Ok(look(&self.known().index))
+    }
+
+    /// Gives `look` back if the index is not as far as it should be.
+    fn look_if<T, L: FnOnce(&I) -> T>(&self, look: L, is_far: impl FnOnce(Revision) -> bool) -> Result<T, L> {
+        let known = self.known();
+        if is_far(known.through) { Ok(look(&known.index)) } else { Err(look) }
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Known<I>> {
@@ -79,10 +90,6 @@ impl<I: Index> Follower<I> {
 
     fn set(&self, change: impl FnOnce(&mut Known<I>)) {
         change(&mut self.index.write().expect("nobody panics while looking"));
-    }
-
-    fn is_current(&self, api: &Api) -> bool {
-        self.known().through == api.store.shown()
     }
 
     async fn catch_up(&self, api: &Api, watches: &mut Watches) -> Result<(), ApiError> {
@@ -119,7 +126,8 @@ impl<I: Index> Follower<I> {
     }
 
     async fn poll(&self, watches: &mut Watches) -> Result<(), WatchError> {
-        for (kind, watch) in watches {
+        // Asked before every request that follows a write to something else.
+        for (kind, watch) in watches.iter_mut().filter(|(_, watch)| watch.has_news()) {
             loop {
                 let delivery = watch.poll().await?;
                 if delivery.events.is_empty() {

@@ -393,7 +393,10 @@ fn lc_066_a_restart_counts_once_it_runs() {
     pod.world.seen.instances.insert(0, next);
     pod.observe();
     let made = shown(&pod, "app");
-    assert_eq!((made.restart_count, &made.container_id, &made.last_state), (1, &before.container_id, &before.last_state));
+    assert_eq!(
+        (made.restart_count, &made.container_id, &made.last_state),
+        (1, &before.container_id, &before.last_state)
+    );
     assert_eq!(made.state, before.state);
     pod.world.seen.instances[0].state = InstanceState::Running { started_at: pod.now().wall };
     pod.observe();

@@ -21,8 +21,8 @@ pub(super) struct Difference {
 }
 
 impl Difference {
-    pub(super) fn map(self, change: &dyn Fn(&Set) -> Set) -> Self {
-        Self { added: change(&self.added), modified: change(&self.modified), removed: change(&self.removed) }
+    pub(super) fn map(self, change: impl Fn(Set) -> Set) -> Self {
+        Self { added: change(self.added), modified: change(self.modified), removed: change(self.removed) }
     }
 }
 

@@ -60,7 +60,8 @@ engines!(
         a_watch_from_a_compacted_revision_fails_and_at_its_edge_works,
         a_compaction_ends_the_watches_it_overtakes,
         a_slow_watcher_is_closed_not_skipped,
-        polling_advances_over_other_kinds_changes;
+        polling_advances_over_other_kinds_changes,
+        whoever_has_polled_everything_knows_it;
     linear:
         concurrent_writes_reads_and_watches_are_linearizable;
 );

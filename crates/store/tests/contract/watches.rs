@@ -143,3 +143,21 @@ pub(crate) async fn polling_advances_over_other_kinds_changes(fixture: Fixture) 
     let second = watch.poll().await.unwrap();
     assert_eq!((second.events.len(), second.through), (0, node));
 }
+
+pub(crate) async fn whoever_has_polled_everything_knows_it(fixture: Fixture) {
+    let store = &*fixture.store;
+    let start = store.revision().await.unwrap();
+    let mut watch = store.watch(PODS, start).await.unwrap();
+    assert!(watch.has_news(), "nobody has looked yet");
+    for change in ["1", "2"] {
+        put(store, A, change).await;
+        assert!(watch.has_news());
+        assert_eq!(watch.poll().await.unwrap().events.len(), 1);
+        assert!(watch.poll().await.unwrap().events.is_empty());
+        assert!(!watch.has_news());
+        put(store, "/registry/nodes/n", change).await;
+        assert!(!watch.has_news(), "of another kind");
+    }
+    remove(store, A).await;
+    assert!(watch.has_news());
+}
