@@ -80,7 +80,7 @@ impl Worker {
                 let begin = Instant::now();
                 let outcome = step(&runtime, latency.taken.len());
                 latency.note(begin, outcome);
-                runtime.block_on(tokio::time::sleep(PACE));
+                runtime.block_on(async { tokio::time::sleep(PACE).await });
             }
             latency
         }))

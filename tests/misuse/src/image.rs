@@ -30,6 +30,9 @@ pub fn layer(entries: &[Entry]) -> Vec<u8> {
         header.set_entry_type(kind);
         header.set_mode(0o755);
         header.set_size(content.len() as u64);
+        header.set_uid(0);
+        header.set_gid(0);
+        header.set_mtime(0);
         // Not by `set_path`, which refuses what an attacker writes.
         let old = header.as_ustar_mut().expect("it is one");
         old.name[..path.len()].copy_from_slice(path.as_bytes());

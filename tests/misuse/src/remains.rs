@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use podium_e2e::{Podium, leaks};
 
@@ -31,6 +32,22 @@ pub(crate) fn of(podium: &Podium) -> Remains {
     }
     files(&podium.data(), 0, &mut remains);
     remains
+}
+
+/// What there is with one pod, once all others are gone.
+pub(crate) fn of_one_pod(podium: &Podium, patience: Duration) -> Remains {
+    let deadline = Instant::now() + patience;
+    let mut last = of(podium);
+    loop {
+        let now = of(podium);
+        let count = |place: &str| fs::read_dir(podium.data().join(place)).map_or(0, Iterator::count);
+        let is_one = ["kubelet/pods", "engine/sandboxes", "run/shims"].iter().all(|place| count(place) == 1);
+        if is_one && now == last {
+            return now;
+        }
+        assert!(Instant::now() < deadline, "more than one pod is there: {now:#?}");
+        last = now;
+    }
 }
 
 /// What is there now and was not before, or is not any more.

@@ -8,7 +8,7 @@ const PODS: &str = "/api/v1/namespaces/hostile/pods";
 /// Levels of directories, and in how many steps they are put together: a path
 /// of one step must not be too long for the kernel.
 const LEVELS: usize = 100_000;
-const STEP: usize = 1_000;
+const STEP: usize = 250;
 
 #[test]
 fn hostile_pods_stay_who_they_are_through_a_crash() {
