@@ -133,9 +133,8 @@ impl Bystander {
         let api = Worker::start(&is_over, SAMPLES, move |runtime, count| runtime.block_on(ask_api(&mine, count)));
         let asked = control.clone();
         let control = Worker::start(&is_over, SAMPLES, move |runtime, count| runtime.block_on(asked.ask(count)));
-        let service = pod.map(|server| {
-            Worker::start(&is_over, SAMPLES, move |runtime, _| runtime.block_on(ask_pod(server)))
-        });
+        let service =
+            pod.map(|server| Worker::start(&is_over, SAMPLES, move |runtime, _| runtime.block_on(ask_pod(server))));
         let births = pod.map(|_| {
             let mine = client.clone();
             let mut last: Option<String> = None;

@@ -146,7 +146,8 @@ impl Siege {
     /// Fails if anything went wrong.
     pub fn end(mut self) {
         let cluster = self.cluster.take().expect("it ends once");
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(cluster))).map_err(|_| self.failures.push("leaks, see above".into()));
+        let _ =
+            catch_unwind(AssertUnwindSafe(|| drop(cluster))).map_err(|_| self.failures.push("leaks, see above".into()));
         assert!(self.failures.is_empty(), "{}", self.failures.join("\n"));
     }
 }

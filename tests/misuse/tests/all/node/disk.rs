@@ -26,7 +26,9 @@ fn is_evicted(pod: &Value) -> bool {
 
 /// Ends by itself; slow enough to be seen in between.
 fn fill(target: &str, mebibytes: u32) -> String {
-    format!("i=0; while [ $i -lt {mebibytes} ]; do dd if=/dev/zero bs=1M count=1 2>/dev/null >>{target}; i=$((i+1)); done; echo full; exec sleep 3600")
+    format!(
+        "i=0; while [ $i -lt {mebibytes} ]; do dd if=/dev/zero bs=1M count=1 2>/dev/null >>{target}; i=$((i+1)); done; echo full; exec sleep 3600"
+    )
 }
 
 async fn beyond(cluster: &mut Cluster) -> String {
@@ -44,7 +46,10 @@ async fn beyond(cluster: &mut Cluster) -> String {
         limited("resolv", &fill("/etc/resolv.conf", 12)),
         limited("message", &fill("/dev/termination-log", 12)),
         limited("root", &fill("/x", 12)),
-        limited("log", "i=0; while [ $i -lt 400000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done; sleep 3600"),
+        limited(
+            "log",
+            "i=0; while [ $i -lt 400000 ]; do echo 0123456789012345678901234567890123456789; i=$((i+1)); done; sleep 3600",
+        ),
         volume,
     ];
     for pod in &pods {

@@ -14,10 +14,10 @@ fn hostile_pods_do_not_leave_their_containers() {
     siege.attack("19 chmod and chown of standard streams, devices, masked paths", inodes);
     siege.attack("20 the root of a sibling that is being made", siblings);
     siege.attack("escape: settings of the kernel, release_agent, core_pattern, sysrq", settings);
-    siege.attack("escape: 46 system calls that give power over the node", calls);
+    siege.attack("escape: 44 system calls that give power over the node", calls);
     siege.attack("escape: nodes of every disk, of memory and of the kernel's log", devices);
     siege.attack("escape: the root of process 1, files by handle", handles);
-    siege.attack("escape: capabilities, and those of a program marked setuid", capabilities);
+    siege.attack("escape: capabilities, of root and of a user", capabilities);
     siege.attack("escape: subPath swapped for a link to the root", sub_paths);
     siege.end();
 }
@@ -46,7 +46,7 @@ fn secret(cluster: &Cluster) -> String {
 
 async fn siblings(cluster: &mut Cluster) -> String {
     let text = format!(
-        "echo up; i=0; while [ $i -lt 1500 ]; do for p in /proc/[0-9]*; do \
+        "i=0; while [ $i -lt 100000 ] && ! [ -e /tmp/stop ]; do for p in /proc/[0-9]*; do \
          [ -e $p/root{0} ] && echo FOUND $p; [ -e $p/cwd{0} ] && echo FOUND $p; \
          for f in $p/fd/*; do [ -e $f{0} ] && echo FOUND $f; done; done; i=$((i+1)); done 2>/dev/null; echo over",
         secret(cluster)
@@ -59,15 +59,24 @@ async fn siblings(cluster: &mut Cluster) -> String {
     cluster.make_ready(&pod).await;
     let mut joined = 0;
     // Commands that join, meanwhile.
-    while !log_of(cluster, "siblings", "main").await.contains("over") {
-        let path = format!("siblings/exec?container=made-{}&stdout=1&command=true", joined % 8);
-        let stream = Stream::open(&cluster.tenant, &format!("{PODS}/{path}"), "v5.channel.k8s.io").await;
-        stream.expect("a stream").read_all().await.expect("it ends");
+    let join = async |container: &str, command: &str| {
+        let path = format!("{PODS}/siblings/exec?container={container}&stdout=1{command}");
+        let stream = Stream::open(&cluster.tenant, &path, "v5.channel.k8s.io").await.expect("a stream");
+        stream.read_all().await.expect("it ends");
+    };
+    while joined < 40 {
+        join(&format!("made-{}", joined % 8), "&command=true").await;
         joined += 1;
-        assert!(joined < 2000, "the spy does not end");
     }
+    join("main", "&command=touch&command=%2Ftmp%2Fstop").await;
+    cluster
+        .wait_pod("siblings", "the end of the spy", |pod| {
+            let statuses = pod["status"]["containerStatuses"].as_array().cloned().unwrap_or_default();
+            statuses.iter().any(|status| status["name"] == "main" && status["state"]["terminated"].is_object())
+        })
+        .await;
     let log = log_of(cluster, "siblings", "main").await;
-    assert!(!log.contains("FOUND"), "{log}");
+    assert!(log.contains("over") && !log.contains("FOUND"), "{log}");
     format!("not seen, 8 made and {joined} joined")
 }
 
@@ -96,7 +105,7 @@ async fn settings(cluster: &mut Cluster) -> String {
 }
 
 /// Calls as `call` takes them. None of them may succeed.
-const CALLS: [&str; 46] = [
+const CALLS: [&str; 44] = [
     "bpf 0 *128 128",
     "bpf 5 *128 128",
     "keyctl 0 -3 0",
@@ -140,14 +149,13 @@ const CALLS: [&str; 46] = [
     "move_mount -100 =/ -100 =/tmp 0",
     "socket 38 5 0",
     "socket 40 1 0",
-    "socket 16 3 12",
-    "ptrace 16 1 0 0",
-    "process_vm_readv 999999 *16 1 *16 1 0",
+    "kcmp 1 1 0 0 0",
 ];
 
 async fn calls(cluster: &mut Cluster) -> String {
     let words = |call: &str| call.split(' ').map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" ");
-    let lines: Vec<String> = CALLS.iter().enumerate().map(|(at, call)| format!("echo {at} $(call {})", words(call))).collect();
+    let lines: Vec<String> =
+        CALLS.iter().enumerate().map(|(at, call)| format!("echo {at} $(call {})", words(call))).collect();
     let (_, log) = cluster.outcome(&script("calls", &lines.join("; "))).await;
     let refused = log.lines().filter(|line| line.contains(" refused ")).count();
     let holes: Vec<String> = log
@@ -167,7 +175,7 @@ async fn devices(cluster: &mut Cluster) -> String {
     let text = "cd /tmp; n=0; (cat /proc/partitions | tail -n +3 | while read a b c d; do echo b $a $b; done; \
         echo c 1 1; echo c 1 2; echo c 1 4; echo c 1 11; echo c 10 200; echo c 10 237; echo c 10 229; echo c 4 0; echo c 5 1) >list; \
         while read kind major minor; do n=$((n+1)); mknod n$n $kind $major $minor || continue; \
-        dd if=n$n of=/dev/null bs=1 count=1 2>/dev/null && echo READ $kind $major $minor; \
+        timeout 2 dd if=n$n of=/dev/null bs=1 count=1 2>/dev/null && echo READ $kind $major $minor; \
         true 2>/dev/null >>n$n && echo OPEN $kind $major $minor; done <list; echo tried $n";
     let (_, log) = cluster.outcome(&script("devices", text)).await;
     assert!(!log.contains("READ") && !log.contains("OPEN"), "{log}");
@@ -194,10 +202,13 @@ async fn handles(cluster: &mut Cluster) -> String {
 }
 
 async fn capabilities(cluster: &mut Cluster) -> String {
-    let text = "grep ^Cap /proc/self/status; grep Seccomp: /proc/self/status; cp /bin/busybox /tmp/b; chmod 4755 /tmp/b; \
-        echo mode $(stat -c %a /tmp/b); /tmp/b grep ^CapEff /proc/self/status";
+    let text = "grep ^Cap /proc/self/status; grep Seccomp: /proc/self/status; echo over";
     let (_, log) = cluster.outcome(&script("root", text)).await;
-    let mut pod = script("user", "cp /bin/busybox /tmp/b; /tmp/b grep ^Cap /proc/self/status; grep NoNewPrivs /proc/self/status");
+    let mut pod = script(
+        "user",
+        "mkdir /tmp/b; cp /bin/busybox /tmp/b; chmod 4755 /tmp/b/busybox; /tmp/b/busybox grep ^Cap /proc/self/status; \
+        grep NoNewPrivs /proc/self/status; su -c 'id -u' root; echo over",
+    );
     pod["spec"]["securityContext"] = json!({"runAsUser": 1000, "fsGroup": 1000});
     pod["spec"]["containers"][0]["securityContext"] = json!({"allowPrivilegeEscalation": false});
     pod["spec"]["containers"][0]["workingDir"] = json!("/tmp");
@@ -219,7 +230,10 @@ async fn capabilities(cluster: &mut Cluster) -> String {
 
 async fn sub_paths(cluster: &mut Cluster) -> String {
     let secret = secret(cluster);
-    let mut pod = script("swap", "echo up; i=0; while [ $i -lt 6000 ]; do rm -rf /v/p; ln -s / /v/p; rm /v/p; mkdir /v/p; i=$((i+1)); done; echo over");
+    let mut pod = script(
+        "swap",
+        "echo up; i=0; while [ $i -lt 6000 ]; do rm -rf /v/p; ln -s / /v/p; rm /v/p; mkdir /v/p; i=$((i+1)); done; echo over",
+    );
     pod["spec"]["volumes"] = json!([{"name": "v", "emptyDir": {}}]);
     pod["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "v", "mountPath": "/v"}]);
     let victim = |number: usize| {

@@ -58,7 +58,8 @@ async fn bomb(cluster: &mut Cluster) -> String {
 
 async fn many_files(cluster: &mut Cluster) -> String {
     let entries: Vec<Entry> = (0..100_000).map(|number| Entry::File(format!("f{number}"), Vec::new())).collect();
-    refused(cluster, Published { name: "files", layers: vec![unpacked(image::layer(&entries))], config: json!({}) }).await
+    refused(cluster, Published { name: "files", layers: vec![unpacked(image::layer(&entries))], config: json!({}) })
+        .await
 }
 
 async fn many_layers(cluster: &mut Cluster) -> String {
@@ -89,14 +90,17 @@ async fn links(cluster: &mut Cluster) -> String {
         let name = format!("links-{number}");
         // The links that the names go by come first, each by itself and all together.
         let before = [Entry::Symlink("out".into(), target.display().to_string())];
-        let layers = vec![unpacked(image::busybox()), unpacked(image::layer(&before)), unpacked(image::layer(&[entry]))];
+        let layers =
+            vec![unpacked(image::busybox()), unpacked(image::layer(&before)), unpacked(image::layer(&[entry]))];
         let registry = Registry::start(&[Published { name: &name, layers, config: json!({}) }]);
         cluster.make(&pod_of(&registry, &name)).await;
-        cluster.wait_pod(&name, "settled", |pod| {
-            let state = &pod["status"]["containerStatuses"][0]["state"];
-            let is_refused = state["waiting"]["reason"].as_str().is_some_and(|reason| WAITING.contains(&reason));
-            is_refused || state["running"].is_object() || state["terminated"].is_object()
-        }).await;
+        cluster
+            .wait_pod(&name, "settled", |pod| {
+                let state = &pod["status"]["containerStatuses"][0]["state"];
+                let is_refused = state["waiting"]["reason"].as_str().is_some_and(|reason| WAITING.contains(&reason));
+                is_refused || state["running"].is_object() || state["terminated"].is_object()
+            })
+            .await;
         let names: Vec<_> = fs::read_dir(&target).expect("it is ours").flatten().map(|file| file.file_name()).collect();
         assert_eq!(names, ["file"], "{name}");
         assert_eq!(fs::read_to_string(target.join("file")).expect("it is ours"), "before", "{name}");

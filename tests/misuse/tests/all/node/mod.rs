@@ -8,5 +8,5 @@ mod exhaustion;
 mod identity;
 mod images;
 mod network;
-mod streams;
 mod strangers;
+mod streams;

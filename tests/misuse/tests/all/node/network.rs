@@ -75,7 +75,16 @@ async fn send(cluster: &Cluster, name: &str, frames: &[Vec<u8>]) {
         let hex: String = frame.iter().map(|byte| format!("{byte:02x}")).collect();
         // sockaddr_ll: family, protocol, interface.
         let to = format!("x11000003INDEX{}", "0".repeat(24));
-        let words = [",".to_owned(), "sendto".into(), "@0".into(), format!("x{hex}"), frame.len().to_string(), "0".into(), to, "20".into()];
+        let words = [
+            ",".to_owned(),
+            "sendto".into(),
+            "@0".into(),
+            format!("x{hex}"),
+            frame.len().to_string(),
+            "0".into(),
+            to,
+            "20".into(),
+        ];
         command.extend(words);
     }
     let quoted: Vec<String> = command.iter().map(|word| format!("'{word}'")).collect();
@@ -101,7 +110,8 @@ fn arp_reply(from: Mac, claimed: Ipv4Addr) -> Vec<u8> {
 }
 
 fn checksum(bytes: &[u8]) -> [u8; 2] {
-    let mut sum: u32 = bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from)).sum();
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | pair.get(1).copied().map_or(0, u32::from)).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -151,7 +161,8 @@ async fn sources(cluster: &mut Cluster) -> String {
         Ipv4Addr::UNSPECIFIED,
         Ipv4Addr::BROADCAST,
     ];
-    let mut frames: Vec<Vec<u8>> = lies.map(|lie| datagram((bridge.pod_mac, lie), node, port, &format!("from {lie}"))).to_vec();
+    let mut frames: Vec<Vec<u8>> =
+        lies.map(|lie| datagram((bridge.pod_mac, lie), node, port, &format!("from {lie}"))).to_vec();
     frames.push(datagram(([2, 0, 0, 0, 0, 1], bridge.pod), node, port, "under another MAC"));
     // Through the loopback of the node.
     let inside = (bridge.gateway_mac, Ipv4Addr::LOCALHOST);
@@ -193,8 +204,7 @@ async fn advertisements(cluster: &mut Cluster) -> String {
     let bridge = bridge(cluster, "router").await;
     send(cluster, "router", &vec![router(bridge.pod_mac); 10]).await;
     for round in 0..6_u8 {
-        let frames: Vec<Vec<u8>> =
-            (0..50).map(|number| arp_reply([2, 0, 0, 9, round, number], bridge.pod)).collect();
+        let frames: Vec<Vec<u8>> = (0..50).map(|number| arp_reply([2, 0, 0, 9, round, number], bridge.pod)).collect();
         send(cluster, "router", &frames).await;
     }
     let routes = fs::read_to_string("/proc/net/ipv6_route").unwrap_or_default();
@@ -213,7 +223,8 @@ async fn host_ports(cluster: &mut Cluster) -> String {
     let server = cluster.podium().address();
     let port = |address: &str| address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok()).unwrap_or_default();
     let nodes = cluster.admin.get("/api/v1/nodes").await.ok();
-    let kubelet = nodes["items"][0]["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().unwrap_or_default();
+    let kubelet =
+        nodes["items"][0]["status"]["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().unwrap_or_default();
     let wanted = [u64::from(port(&server)), kubelet, 22, 80];
     for (number, port) in wanted.into_iter().enumerate() {
         for (kind, host) in [("any", json!(null)), ("loopback", json!("127.0.0.1"))] {

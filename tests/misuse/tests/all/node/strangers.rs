@@ -49,7 +49,8 @@ async fn drips(cluster: &mut Cluster) -> String {
 
 async fn stars(cluster: &mut Cluster) -> String {
     let host = format!("{}.example.com", "*a".repeat(60));
-    let config = json!({"auths": {host: {"auth": "dXNlcjpzZWNyZXQ="}, "*.*.*.*.*.*.*.*.*.*:*": {"auth": "dXNlcjpzZWNyZXQ="}}});
+    let config =
+        json!({"auths": {host: {"auth": "dXNlcjpzZWNyZXQ="}, "*.*.*.*.*.*.*.*.*.*:*": {"auth": "dXNlcjpzZWNyZXQ="}}});
     let secret = json!({"metadata": {"name": "stars"}, "type": "kubernetes.io/dockerconfigjson",
         "data": {".dockerconfigjson": BASE64_STANDARD.encode(config.to_string())}});
     cluster.tenant.post("/api/v1/namespaces/hostile/secrets", &secret).await.ok();
@@ -70,7 +71,8 @@ async fn names(cluster: &mut Cluster) -> String {
             .map(|at| {
                 let mut one = container(&format!("c{at}"), "exec sleep 3600");
                 let host = format!("n{number}-{at}.nobody.invalid");
-                one["readinessProbe"] = json!({"httpGet": {"host": host, "port": 80}, "periodSeconds": 1, "timeoutSeconds": 30});
+                one["readinessProbe"] =
+                    json!({"httpGet": {"host": host, "port": 80}, "periodSeconds": 1, "timeoutSeconds": 30});
                 one
             })
             .collect();

@@ -34,7 +34,8 @@ async fn stalled(cluster: &mut Cluster) -> String {
     let mut held = Vec::new();
     let mut refused = 0;
     for _ in 0..60 {
-        let path = format!("{PODS}/stalled/exec?stdout=1&command=head&command=-c&command=50000000&command=%2Fdev%2Fzero");
+        let path =
+            format!("{PODS}/stalled/exec?stdout=1&command=head&command=-c&command=50000000&command=%2Fdev%2Fzero");
         match Stream::open(&cluster.tenant, &path, "v5.channel.k8s.io").await {
             Ok(stream) => held.push(stream),
             Err(_) => refused += 1,
