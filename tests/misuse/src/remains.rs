@@ -97,7 +97,10 @@ fn files(directory: &Path, depth: usize, remains: &mut Remains) {
         if depth == 0 && CHANGING.iter().any(|word| name.contains(word)) {
             continue;
         }
-        *remains.entry(format!("file {}", entry.path().display())).or_default() += 1;
+        // Made with the first pull, whosever that is.
+        if !["image_manager", "pulling"].contains(&name.as_str()) {
+            *remains.entry(format!("file {}", entry.path().display())).or_default() += 1;
+        }
         if depth < DEPTH_MAX && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             files(&entry.path(), depth + 1, remains);
         }

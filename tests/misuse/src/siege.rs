@@ -31,6 +31,7 @@ pub struct Siege {
     before: Seen,
     remains: Remains,
     files: usize,
+    collects: bool,
     failures: Vec<String>,
 }
 
@@ -45,11 +46,14 @@ pub struct Ground {
     pub config: Option<&'static str>,
     /// Images that are there, besides the attackers'.
     pub images: fn() -> Vec<Vec<u8>>,
+    /// Images that nobody uses, and what is left of pulls, are cleaned up after
+    /// each attack; else they would stay until the disk is short.
+    pub collects: bool,
 }
 
 impl Default for Ground {
     fn default() -> Self {
-        Self { flags: &[], disk: None, config: None, images: Vec::new }
+        Self { flags: &[], disk: None, config: None, images: Vec::new, collects: false }
     }
 }
 
@@ -85,7 +89,17 @@ impl Siege {
         let before = Bystander::start(&cluster.bystander, &control, Some(pod)).finish();
         runtime.block_on(cluster.clear());
         let (remains, files) = (remains::of_one_pod(cluster.podium(), PATIENCE), cluster.open_files());
-        Self { runtime, cluster: Some(cluster), control, pod, before, remains, files, failures: Vec::new() }
+        Self {
+            runtime,
+            cluster: Some(cluster),
+            control,
+            pod,
+            before,
+            remains,
+            files,
+            collects: ground.collects,
+            failures: Vec::new(),
+        }
     }
 
     /// Plays one attack. What it returns is its outcome in a few words; it
@@ -125,6 +139,10 @@ impl Siege {
         let cleared = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(cluster.clear())));
         let mut failures = Vec::new();
         failures.extend(cleared.is_err().then(|| "its pods do not go away, see above".to_owned()));
+        if self.collects {
+            let gone = cluster.podium().podium(&["image", "gc", "--all"]);
+            failures.extend((gone.code != Some(0)).then(|| format!("image gc: {}", gone.stderr)));
+        }
         let deadline = Instant::now() + PATIENCE;
         let mut left = remains::difference(&self.remains, &remains::of(cluster.podium()));
         while !left.is_empty() && Instant::now() < deadline {

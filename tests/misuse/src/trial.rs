@@ -119,7 +119,8 @@ pub(crate) fn note(part: &str, name: &str, outcome: &str, (before, during): (&Se
         Some(format!(" {} / {} |", milliseconds(before)?, milliseconds(during)?))
     };
     let figures: String = [
-        pair(&|seen| Some(seen.control.p99())),
+        // Where there is a node, the table has it too.
+        pair(&|seen| seen.births.as_ref().map(|_| seen.control.p99())),
         pair(&|seen| Some(seen.api.p99())),
         pair(&|seen| Some(seen.service.as_ref()?.p99())),
         pair(&|seen| Some(seen.births.as_ref()?.p99())),

@@ -13,7 +13,7 @@ const WAITING: [&str; 2] = ["ErrImagePull", "ImagePullBackOff"];
 
 #[test]
 fn hostile_pods_make_nobody_wait() {
-    let mut siege = Siege::begin(&Ground::default());
+    let mut siege = Siege::begin(&Ground { collects: true, ..Ground::default() });
     siege.attack("26 three registries that drip", drips);
     siege.attack("26 stars in the host of a pull secret", stars);
     siege.attack("26 probes of 40 names that nobody answers for", names);
