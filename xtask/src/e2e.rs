@@ -1,6 +1,6 @@
 //! Runs the suites that need the release binary.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -24,12 +24,21 @@ pub(crate) fn misuse(filter: &[String]) -> Result<()> {
     }
     let played = run("podium-misuse", filter);
     println!("\n| attack | outcome | bystander's p99 before / during, ms | memory, MB |\n|---|---|---|---|");
-    let mut files: Vec<_> = std::fs::read_dir(&rows).into_iter().flatten().flatten().map(|file| file.path()).collect();
+    print_rows(&rows.join("api"))?;
+    println!(
+        "\n| attack of a pod | outcome | control | API | service | new pod ready | memory, MB |\n|---|---|---|---|---|---|---|"
+    );
+    print_rows(&rows.join("node"))?;
+    played
+}
+
+fn print_rows(place: &Path) -> Result<()> {
+    let mut files: Vec<_> = std::fs::read_dir(place).into_iter().flatten().flatten().map(|file| file.path()).collect();
     files.sort();
     for file in files {
         print!("{}", std::fs::read_to_string(&file).with_context(|| format!("{}: cannot read", file.display()))?);
     }
-    played
+    Ok(())
 }
 
 fn has_nextest() -> bool {

@@ -58,6 +58,7 @@ pub(crate) struct Worker {
     /// The runtime could not be read the last time.
     is_blind: bool,
     is_stop_told: bool,
+    is_clear_told: bool,
     words: LastWords,
     desk: Desk,
     /// Cancelled when nothing of the pod is to start any more.
@@ -98,6 +99,7 @@ impl Worker {
             seen,
             is_blind: false,
             is_stop_told: false,
+            is_clear_told: false,
             words,
             desk,
             stopping,
@@ -290,6 +292,9 @@ impl Worker {
     fn tell_stopped(&mut self) {
         if self.state.is_stopped() && !std::mem::replace(&mut self.is_stop_told, true) {
             self.ctx.node.tell(NodeFact::PodStopped(self.who.uid.clone()));
+        }
+        if self.state.is_cleared() && !std::mem::replace(&mut self.is_clear_told, true) {
+            self.ctx.node.tell(NodeFact::PodCleared(self.who.uid.clone()));
         }
     }
 

@@ -97,6 +97,8 @@ pub enum NodeFact {
     PodGone(String),
     /// Nothing of the pod runs any more (`PodState::is_stopped`).
     PodStopped(String),
+    /// What the pod had on disk is gone (`PodState::is_cleared`).
+    PodCleared(String),
     Begun(NodeAction),
     /// For `Measure`.
     Measured(Measurement),
@@ -261,6 +263,7 @@ impl Node {
             NodeFact::PodsChanged(pods) => self.on_pods(pods, now),
             NodeFact::PodGone(uid) => self.on_pod_gone(&uid, now),
             NodeFact::PodStopped(uid) => self.on_pod_stopped(&uid, now),
+            NodeFact::PodCleared(uid) => self.pressure.on_cleared(&uid, now),
             NodeFact::Begun(action) => {
                 self.in_flight.insert(action);
             }

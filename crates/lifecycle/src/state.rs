@@ -342,6 +342,11 @@ impl PodState {
         matches!(self.stage, Stage::Terminated(_))
     }
 
+    /// Its volumes and directories are gone, too.
+    pub fn is_cleared(&self) -> bool {
+        matches!(&self.stage, Stage::Terminated(cleanup) if cleanup.is_torn_down)
+    }
+
     /// Nothing is left to do for this UID: the driver may forget it. LC-013,
     /// TC-043: only once the object is gone, because until then it may still
     /// be deleted and its containers' logs be read.

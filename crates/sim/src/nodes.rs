@@ -60,6 +60,10 @@ impl NodeScript {
         self.fact(&format!("{uid} stopped"), NodeFact::PodStopped(uid.into()))
     }
 
+    pub fn cleared(&mut self, uid: &str) -> &mut Self {
+        self.fact(&format!("{uid} cleared"), NodeFact::PodCleared(uid.into()))
+    }
+
     pub fn fact(&mut self, what: &str, fact: NodeFact) -> &mut Self {
         self.tell("fact", what);
         self.node.absorb(fact, self.now);

@@ -241,3 +241,16 @@ fn writes_of_this_process() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap();
     io.lines().find_map(|line| line.strip_prefix("syscw: ")).unwrap().parse().unwrap()
 }
+
+/// A disk that others fill takes the writes that free it.
+#[tokio::test]
+async fn the_file_has_room_on_the_disk_before_it_needs_it() {
+    use std::os::unix::fs::MetadataExt as _;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state.redb");
+    filled(&path).await;
+    let store = open(&path);
+    let file = std::fs::metadata(&path).unwrap();
+    assert!(file.blocks() * 512 >= file.len() + (16 << 20), "{} blocks for {} bytes", file.blocks(), file.len());
+    drop(store);
+}

@@ -27,6 +27,8 @@ pub struct Podium {
     agent: Option<Child>,
     /// How long each fsync of the agent takes besides.
     sync_delay: Option<Duration>,
+    /// Where its data is, if on a file system of its own.
+    disk: Option<PathBuf>,
     /// Where its containers run, if not in itself.
     containerd: Option<Containerd>,
     reaper: Reaper,
@@ -117,6 +119,7 @@ impl Podium {
             flags: Vec::new(),
             agent: None,
             sync_delay: None,
+            disk: None,
             containerd: None,
             reaper,
             interfaces: Vec::new(),
@@ -134,8 +137,19 @@ impl Podium {
         self.sync_delay = Some(delay);
     }
 
+    /// Its data is on a file system of its own, with so many bytes and files.
+    /// Only before it has any. The reaper takes it away.
+    #[track_caller]
+    pub fn use_small_disk(&mut self, bytes: u64, files: u64) {
+        let disk = self.work.join("disk");
+        fs::create_dir(&disk).expect("the work directory is ours");
+        let size = format!("size={bytes},nr_inodes={files},mode=700");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&disk), "", Patience::SHORT).ok();
+        self.disk = Some(disk);
+    }
+
     pub fn data(&self) -> PathBuf {
-        self.work.join("data")
+        self.disk.as_ref().unwrap_or(&self.work).join("data")
     }
 
     /// A place for files of the test itself.

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 pub(crate) struct Reaper(Child);
 
 impl Reaper {
-    /// `work` holds the instance's data directory `work/data`.
+    /// `work` holds the instance's data directory: `data`, or `disk/data`.
     pub(crate) fn watch_over(work: &Path, podium: &Path) -> Self {
         let child = Command::new("sh")
             .args(["-c", SCRIPT])
@@ -44,6 +44,7 @@ const SCRIPT: &str = r#"
 read -r verdict || verdict=dirty
 if [ "$verdict" != clean ]; then
     data=$WORK/data
+    if [ -d "$WORK/disk" ]; then data=$WORK/disk/data; fi
     id=$(sed -n 's/.*"id": *"\([0-9a-f]*\)".*/\1/p' "$data/instance.json" 2>/dev/null)
     timeout -k 5 60 "$PODIUM" down --data-dir "$data"
     for process in /proc/[0-9]*; do
@@ -58,5 +59,6 @@ if [ "$verdict" != clean ]; then
     awk -v data="$data" 'index($5, data) == 1 { print $5 }' /proc/self/mountinfo | sort -r | xargs -r -n1 umount -l
     if [ -n "$id" ]; then find /sys/fs/cgroup -depth -type d -path "*podium-$id*" -exec rmdir {} \; ; fi
 fi
+if [ -d "$WORK/disk" ]; then umount -l "$WORK/disk"; fi
 rm -rf -- "$WORK"
 "#;

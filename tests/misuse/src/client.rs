@@ -185,15 +185,17 @@ impl Client {
 
     /// Watches until an object satisfies the condition.
     pub async fn wait_for(&self, path: &str, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
-        let watched = async {
-            loop {
-                if let Some(found) = self.watch(path, &holds).await {
-                    return found;
-                }
-            }
-        };
-        let found = tokio::time::timeout(PATIENCE, watched).await;
+        let found = tokio::time::timeout(PATIENCE, self.find(path, holds)).await;
         found.unwrap_or_else(|_| panic!("{what}: not within {PATIENCE:?} ({path})"))
+    }
+
+    /// The same, for as long as it takes.
+    pub(crate) async fn find(&self, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            if let Some(found) = self.watch(path, &holds).await {
+                return found;
+            }
+        }
     }
 
     /// Asks again and again, until it is not there any more.

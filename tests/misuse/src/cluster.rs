@@ -10,6 +10,8 @@ use podium_e2e::{Patience, Podium};
 use serde_json::{Value, json};
 
 use crate::client::{Client, Credential};
+use crate::image;
+use crate::siege::Ground;
 
 /// Everyone speaks from an address of their own, as from machines of their own.
 const ADMIN: u8 = 1;
@@ -27,6 +29,8 @@ pub struct Cluster {
     podium: Podium,
     server: SocketAddr,
     authority: Vec<u8>,
+    /// Of its own, on which pods run.
+    has_node: bool,
     pub admin: Client,
     /// Works quietly in the namespace `quiet`, with the role `edit`.
     pub bystander: Client,
@@ -50,10 +54,41 @@ impl Cluster {
     pub async fn start() -> Self {
         let podium = tokio::task::spawn_blocking(|| {
             let mut podium = Podium::prepare();
-            start_limited(&mut podium);
+            podium.start_server();
+            limit(&podium);
             podium
         });
-        let podium = podium.await.expect("the server starts");
+        let cluster = Self::of(podium.await.expect("the server starts"), false).await;
+        cluster.admin.post("/api/v1/nodes", &json!({"metadata": {"name": NODE}})).await.ok();
+        cluster
+    }
+
+    /// One with a node on which pods run.
+    pub async fn start_with_node(ground: &Ground) -> Self {
+        let ground = ground.clone();
+        let podium = tokio::task::spawn_blocking(move || {
+            let mut podium = Podium::prepare();
+            let config = podium.work().join("config.yaml").to_string_lossy().into_owned();
+            std::fs::write(&config, ground.config.unwrap_or_default()).expect("the work directory is ours");
+            let more: &[&str] = if ground.config.is_some() { &["--config", &config] } else { &[] };
+            podium.use_flags(&[ground.flags, more].concat());
+            if let Some((bytes, files)) = ground.disk {
+                podium.use_small_disk(bytes, files);
+            }
+            let archive = podium.work().join("image.tar");
+            for image in (ground.images)().into_iter().chain([image::hostile(podium.work())]) {
+                std::fs::write(&archive, image).expect("the work directory is ours");
+                podium.podium(&["image", "import", &archive.to_string_lossy()]).ok();
+            }
+            podium.start_agent();
+            limit(&podium);
+            podium
+        });
+        Self::of(podium.await.expect("the node starts"), true).await
+    }
+
+    /// Everybody who lives there.
+    async fn of(podium: Podium, has_node: bool) -> Self {
         let server: SocketAddr = podium.address().parse().expect("an address");
         let file = Kubeconfig::read_from(podium.data().join("admin.kubeconfig")).expect("the administrator's file");
         let file = serde_json::to_value(&file).expect("it is a document");
@@ -69,7 +104,7 @@ impl Cluster {
         let token = async |namespace: &str, name: &str, role: &str| account(&admin, namespace, name, role).await;
         let (bystander, tenant) = (token("quiet", "bystander", "edit").await, token("hostile", "tenant", "edit").await);
         let (landlord, nobody) = (token("hostile", "landlord", "admin").await, token("hostile", "nobody", "").await);
-        let cluster = Self {
+        Self {
             bystander: who(BYSTANDER, bystander),
             tenant: who(HOSTILE, tenant),
             landlord: who(HOSTILE, landlord),
@@ -79,9 +114,8 @@ impl Cluster {
             server,
             admin,
             authority,
-        };
-        cluster.admin.post("/api/v1/nodes", &json!({"metadata": {"name": NODE}})).await.ok();
-        cluster
+            has_node,
+        }
     }
 
     pub fn podium(&self) -> &Podium {
@@ -92,7 +126,12 @@ impl Cluster {
     pub fn crash(&mut self) {
         tokio::task::block_in_place(|| {
             self.podium.kill_agent();
-            start_limited(&mut self.podium);
+            if self.has_node {
+                self.podium.start_agent();
+            } else {
+                self.podium.start_server();
+            }
+            limit(&self.podium);
         });
     }
 
@@ -151,13 +190,21 @@ impl Cluster {
 
     /// What the server holds now, and held at most since [`Self::forget_peak`].
     pub fn memory_mb(&self) -> (f64, f64) {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.podium.agent_pid())).unwrap_or_default();
-        let of = |key: &str| {
-            let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
-            let kilobytes: f64 = line.trim_end_matches("kB").trim().parse().unwrap_or_default();
-            kilobytes / 1024.0
-        };
-        (of("VmRSS:"), of("VmHWM:"))
+        let pid = self.podium.agent_pid();
+        (memory_mb(pid, "VmRSS:"), memory_mb(pid, "VmHWM:"))
+    }
+
+    /// What the agent held at most, and what the monitors of all pods hold.
+    pub(crate) fn memory_of_all_mb(&self) -> f64 {
+        let data = self.podium.data();
+        let monitors = podium_e2e::find_processes(&data.to_string_lossy()).into_iter();
+        let monitors = monitors.filter(|pid| *pid != self.podium.agent_pid());
+        self.memory_mb().1 + monitors.map(|pid| memory_mb(pid, "VmRSS:")).sum::<f64>()
+    }
+
+    /// Files that the agent has open.
+    pub(crate) fn open_files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.podium.agent_pid())).map_or(0, Iterator::count)
     }
 
     pub fn forget_peak(&self) {
@@ -166,9 +213,16 @@ impl Cluster {
     }
 }
 
+/// A figure of a process in the kernel's words.
+fn memory_mb(pid: u32, key: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
+    let kilobytes: f64 = line.trim_end_matches("kB").trim().parse().unwrap_or_default();
+    kilobytes / 1024.0
+}
+
 /// An attack that works must not take the machine with it.
-fn start_limited(podium: &mut Podium) {
-    podium.start_server();
+fn limit(podium: &Podium) {
     let limit = ["--pid", &podium.agent_pid().to_string(), &format!("--data={SERVER_BYTES_MAX}")];
     podium_e2e::run(Command::new("prlimit").args(limit), "", Patience::SHORT).ok();
 }

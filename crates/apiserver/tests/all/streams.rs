@@ -109,6 +109,10 @@ impl Watch for Broken {
     async fn poll(&mut self) -> Result<Delivery, WatchError> {
         panic!("the store is broken");
     }
+
+    fn has_news(&self) -> bool {
+        true
+    }
 }
 
 #[async_trait::async_trait]

@@ -271,8 +271,10 @@ pub(super) struct Pressure {
     check_at: Mono,
     /// Disk is being freed before anybody is evicted.
     reclaims: bool,
-    /// Pods that were evicted and still run.
+    /// Pods that were evicted and still hold what is scarce.
     leaving: BTreeSet<String>,
+    /// It is free when they are cleared away, not already when they stop.
+    is_on_disk: bool,
 }
 
 impl Pressure {
@@ -285,6 +287,7 @@ impl Pressure {
             check_at: now.mono,
             reclaims: false,
             leaving: BTreeSet::new(),
+            is_on_disk: false,
         }
     }
 
@@ -307,14 +310,22 @@ impl Pressure {
         self.check_at = now.mono + CHECK_PERIOD;
     }
 
-    /// TC-233: the next look comes as soon as the evicted are gone.
+    /// TC-233: the next look comes as soon as the evicted are cleaned up. A look
+    /// before that finds the disk as full as it was, and takes the next one.
     pub(super) fn on_stopped(&mut self, uid: &str, now: Now) {
+        if !self.is_on_disk {
+            self.on_cleared(uid, now);
+        }
+    }
+
+    pub(super) fn on_cleared(&mut self, uid: &str, now: Now) {
         if self.leaving.remove(uid) && self.leaving.is_empty() {
             self.check_at = self.check_at.min(now.mono);
         }
     }
 
-    fn wait_for(&mut self, leaving: Vec<String>, now: Now) {
+    fn wait_for(&mut self, leaving: Vec<String>, is_on_disk: bool, now: Now) {
+        self.is_on_disk = is_on_disk;
         self.leaving = leaving.into_iter().collect();
         self.check_at = now.mono + CLEANUP_WAIT;
     }
@@ -374,7 +385,7 @@ impl Node {
         // TC-242: limits are checked in the same loop, before thresholds.
         let over = self.evict_over_limit(&measurement);
         if !over.is_empty() {
-            return self.pressure.wait_for(over, now);
+            return self.pressure.wait_for(over, true, now);
         }
         let due = self.pressure.due(now);
         let Some(first) = due.first() else { return };
@@ -412,10 +423,11 @@ impl Node {
     /// TC-233, LC-301: at most one pod.
     fn evict_one(&mut self, due: &[Threshold], measurement: &Measurement, now: Now) {
         let Some(first) = due.first() else { return };
-        let Some(uid) = self.first_to_go(first.signal.scarce(), measurement) else { return };
+        let scarce = first.signal.scarce();
+        let Some(uid) = self.first_to_go(scarce, measurement) else { return };
         let eviction = self.pressure_eviction(&uid, first, due, measurement);
         self.evict(&uid, eviction);
-        self.pressure.wait_for(vec![uid], now);
+        self.pressure.wait_for(vec![uid], scarce.is_reclaimable(), now);
     }
 
     /// TC-234, TC-250: what the Node object says because of all this.

@@ -229,6 +229,19 @@ fn tc_240_h37_sidecars_are_named_like_others() {
     "#]]);
 }
 
+/// What a pod had on disk is there until it was cleared away: whoever looks
+/// before finds the disk as full as it was.
+#[test]
+fn tc_233_nobody_else_goes_while_the_one_who_filled_the_disk_is_cleared_away() {
+    let mut host = NodeScript::new(Settings::upstream());
+    host.add(&[pod("modest", "app a"), pod("greedy", "app a")]);
+    host.skip();
+    host.uses("modest", |usage| usage.disk_bytes = 1 << 20);
+    host.uses("greedy", |usage| usage.disk_bytes = 90 << 30);
+    host.available(Signal::NodefsAvailable, 1 << 20).until(2).stopped("greedy").until(8);
+    host.available(Signal::NodefsAvailable, 90 << 30).cleared("greedy").until(9).transcript(expect![[""]]);
+}
+
 #[test]
 fn tc_231_the_thresholds_of_an_unconfigured_node_and_what_setting_one_does() {
     let words = |thresholds: &[Threshold]| -> String {

@@ -6,9 +6,11 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, ReadableTable, StorageError, TableDefinition};
+use rustix::fs::{FallocateFlags, fallocate};
 
 use crate::cache::Image;
 use crate::{Entry, OpenError, Revision, Seal};
@@ -21,14 +23,48 @@ const REVISION: &str = "revision";
 /// Raised when an older program could not read what a newer one writes: since
 /// 2, values may be sealed.
 const FORMAT_SUPPORTED: u64 = 2;
+/// Room on the disk that belongs to the file before it needs it.
+const RESERVE_BYTES: u64 = 16 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Disk {
     database: Database,
     seal: Arc<dyn Seal>,
+    reserve: Option<Reserve>,
+}
+
+/// A disk that somebody else has filled must take the writes that free it: the
+/// end of an evicted pod is on record before its files go. So the file has room
+/// where it is sparse, and beyond its end.
+#[derive(Debug)]
+struct Reserve {
+    file: File,
+    /// How long the file was when it was last given room.
+    length: AtomicU64,
+}
+
+impl Reserve {
+    fn of(path: &Path) -> Option<Self> {
+        let file = OpenOptions::new().write(true).open(path).ok()?;
+        let reserve = Self { file, length: AtomicU64::new(0) };
+        reserve.renew();
+        Some(reserve)
+    }
+
+    /// As far as the file system can; without it a full disk refuses writes.
+    fn renew(&self) {
+        let Ok(length) = self.file.metadata().map(|file| file.len()) else { return };
+        if self.length.swap(length, Ordering::Relaxed) != length {
+            let _ = fallocate(&self.file, FallocateFlags::KEEP_SIZE, 0, length + RESERVE_BYTES);
+        }
+    }
 }
 
 impl Disk {
+    fn new(database: Database, location: &Location) -> Self {
+        Self { database, seal: Arc::clone(&location.seal), reserve: Reserve::of(&location.path) }
+    }
+
     /// Returns once the changes and the revision are on disk.
     pub(crate) fn commit(
         &self,
@@ -52,6 +88,9 @@ impl Disk {
             transaction.open_table(COUNTERS)?.insert(REVISION, revision.0)?;
         }
         transaction.commit()?;
+        if let Some(reserve) = &self.reserve {
+            reserve.renew();
+        }
         Ok(())
     }
 }
@@ -83,13 +122,12 @@ pub(crate) fn open(location: &Location) -> Result<(Disk, Image), OpenError> {
     }
     let contents = load(&database, &*location.seal).map_err(|error| table_error(path, error))?;
     let Contents { image, is_stale } = contents.ok_or_else(|| newer_format(path, &database))?;
-    let seal = Arc::clone(&location.seal);
     if !is_stale {
-        return Ok((Disk { database, seal }, image));
+        return Ok((Disk::new(database, location), image));
     }
     tracing::info!(path = %path.display(), "writing the store anew, because of values that are not kept as they should");
     let database = write_anew(location, database, &image)?;
-    Ok((Disk { database, seal }, image))
+    Ok((Disk::new(database, location), image))
 }
 
 fn open_file(path: &Path, page_cache_bytes: usize) -> Result<Database, OpenError> {

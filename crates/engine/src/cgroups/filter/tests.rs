@@ -54,6 +54,8 @@ fn a_program_allows_what_a_rule_allows_and_nothing_else() {
     assert!(!allows(&plain, BLOCK, READ, 8, 0), "a disk");
     assert!(!allows(&plain, BLOCK, READ, 1, 3), "numbers alone say nothing");
     assert!(!allows(&plain, CHARACTER, READ, 1, 1), "memory");
+    assert!(!allows(&plain, CHARACTER, READ, 5, 1), "what is typed at the node's console");
+    assert!(!allows(&plain, CHARACTER, WRITE, 5, 1), "what is shown there");
     let given = standard(&["b 8:0 r", "c 10:200 rw"]);
     assert!(allows(&given, BLOCK, READ, 8, 0));
     assert!(!allows(&given, BLOCK, READ | WRITE, 8, 0), "more than was given");
