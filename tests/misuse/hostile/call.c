@@ -5,12 +5,17 @@
  * An ARGUMENT is a number, the address of a text (=TEXT), of bytes in hex
  * (x0a0b...), of so many zeroed bytes (*4096), or the result of the call with
  * that index (@0). For each call a line is printed: its name, and what it
- * returned or `refused` with the number of the error. */
+ * returned or `refused` with the number of the error.
+ *
+ *   call deep COUNT
+ *
+ * makes so many directories, each in the one before. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -66,7 +71,15 @@ static long number_of(const char *name) {
     exit(2);
 }
 
+static int deep(long levels) {
+    for (long level = 0; level < levels; level++)
+        if (mkdir("d", 0755) || chdir("d")) return perror("deep"), 1;
+    puts("deep");
+    return 0;
+}
+
 int main(int count, char **words) {
+    if (count == 3 && !strcmp(words[1], "deep")) return deep(strtol(words[2], NULL, 0));
     int at = 1, done = 0;
     while (at < count) {
         const char *name = words[at++];

@@ -200,9 +200,14 @@ impl Client {
 
     /// Asks again and again, until it is not there any more.
     pub async fn wait_until_gone(&self, path: &str) {
+        self.wait_until_gone_within(path, PATIENCE).await;
+    }
+
+    /// The same for what takes its time.
+    pub async fn wait_until_gone_within(&self, path: &str, patience: Duration) {
         let asked = async { while self.get(path).await.code != 404 {} };
-        let gone = tokio::time::timeout(PATIENCE, asked).await;
-        gone.unwrap_or_else(|_| panic!("still there after {PATIENCE:?}: {path}"));
+        let gone = tokio::time::timeout(patience, asked).await;
+        gone.unwrap_or_else(|_| panic!("still there after {patience:?}: {path}"));
     }
 
     /// One watch, until it ends.
