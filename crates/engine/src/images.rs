@@ -24,6 +24,8 @@ mod config;
 mod downloads;
 mod error;
 mod flights;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod incoming;
 mod index;
 mod layer;
@@ -39,7 +41,7 @@ mod tarball;
 pub(crate) mod testing;
 mod usage;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -223,13 +225,22 @@ impl Images {
         let mut bytes_left = self.limits.import_bytes_max;
         let mut unpacked: Vec<(PathBuf, PathBuf)> = Vec::new();
         let mut sizes = Vec::new();
+        let mut known: BTreeMap<&str, Vec<&Slice>> = BTreeMap::new();
         for (diff_id, content) in incoming.iter().flat_map(|image| &image.layers) {
+            // An image may name one layer five hundred times.
+            let known = known.entry(diff_id).or_default();
+            if content.as_ref().is_some_and(|content| known.iter().any(|one| one.is_same(content))) {
+                continue;
+            }
+            known.extend(content);
             let target = self.layer_path(diff_id);
             let is_here = target.exists() || unpacked.iter().any(|(_, other)| *other == target);
             if is_here {
                 // Who brings a layer that others have must bring all of it:
                 // its digest alone gives nobody what is in it.
-                content.iter().try_for_each(|content| self.verify_layer(diff_id, content.clone()))?;
+                if let Some(content) = content {
+                    bytes_left = bytes_left.saturating_sub(self.verify_layer(diff_id, content.clone(), bytes_left)?);
+                }
                 done(diff_id);
                 continue;
             }
@@ -280,11 +291,13 @@ impl Images {
         Ok(LayerSize { bytes, inodes })
     }
 
-    /// The same without unpacking it.
-    fn verify_layer(&self, diff_id: &str, content: Slice) -> Result<(), ImageError> {
+    /// The same without unpacking it; how many bytes that took to read.
+    fn verify_layer(&self, diff_id: &str, content: Slice, bytes_left: u64) -> Result<u64, ImageError> {
         let layer = Limited::new(decompress(content)?, "image layer", self.limits.layer_bytes_max);
-        let (actual, _) = Hashing::new(layer).finish().map_err(read_error("image layer"))?;
-        is_it(diff_id, actual)
+        let layer = Limited::new(layer, "image", bytes_left);
+        let (actual, bytes) = Hashing::new(layer).finish().map_err(read_error("image layer"))?;
+        is_it(diff_id, actual)?;
+        Ok(bytes)
     }
 
     /// What images may still take of the filesystem they are on.

@@ -143,7 +143,7 @@ impl Http {
                 status if !is_redirect(status) => return Ok(answer),
                 _ => {}
             }
-            at = redirect_target(&at, &answer)?;
+            at = redirect_target(&at, answer.headers())?;
         }
         Err(Trouble::Nonsense(format!("{}: too many redirects", plain(&home))))
     }
@@ -256,9 +256,9 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn redirect_target(from: &Uri, answer: &Response<Incoming>) -> Result<Uri, Trouble> {
+pub(super) fn redirect_target(from: &Uri, answer: &HeaderMap) -> Result<Uri, Trouble> {
     let nonsense = |detail: &str| Trouble::Nonsense(format!("{}: redirect {detail}", plain(from)));
-    let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let location = answer.get(LOCATION).and_then(|value| value.to_str().ok());
     let location = location.ok_or_else(|| nonsense("without a target"))?;
     let location = location.split('#').next().unwrap_or_default();
     let (scheme, authority) = (from.scheme_str().unwrap_or("https"), from.authority().map_or("", |it| it.as_str()));
@@ -311,7 +311,7 @@ pub(super) fn trouble(answer: &Response<Incoming>, at: &Uri) -> Trouble {
 }
 
 /// Seconds only; a date would need a clock, and nobody sends one.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
