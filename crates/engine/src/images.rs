@@ -32,6 +32,7 @@ mod layer;
 mod limits;
 mod manifest;
 mod merged;
+mod object;
 mod pull;
 mod read;
 mod reference;

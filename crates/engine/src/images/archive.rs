@@ -19,6 +19,7 @@ use super::ImageError;
 use super::incoming::{Description, Found, Incoming};
 use super::limits::{DOCUMENT_BYTES_MIN, INDEX_DEPTH_MAX, JSON_BYTES_MAX, Limits};
 use super::manifest::{self, Descriptor, Document, Platform, architecture};
+use super::object::only_objects;
 use super::read::{Hashing, Limited, Slice, decompress, read_error};
 use super::reference::{Reference, is_digest};
 use super::tarball::{Kind, Tarball};
@@ -252,7 +253,7 @@ fn unnamed_file(directory: &Path) -> Result<File, ImageError> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase", remote = "Self")]
 struct DockerManifest {
     config: String,
     repo_tags: Option<Vec<String>>,
@@ -260,8 +261,11 @@ struct DockerManifest {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct OciIndex {
     manifests: Vec<Descriptor>,
 }
+
+only_objects!(DockerManifest, OciIndex);
 
 const LINK_HOPS_MAX: usize = 8;

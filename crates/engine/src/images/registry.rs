@@ -39,6 +39,7 @@ use self::proxy::Proxies;
 use super::ImageError;
 use super::limits::{JSON_BYTES_MAX, TOKEN_BYTES_MAX};
 use super::manifest::{INDEX_TYPES, MANIFEST_TYPES};
+use super::object::only_objects;
 use super::read::digest_of;
 use super::reference::Reference;
 
@@ -423,10 +424,13 @@ fn range_start(headers: &HeaderMap) -> Option<u64> {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(remote = "Self")]
 struct TokenAnswer {
     token: Option<String>,
     access_token: Option<String>,
 }
+
+only_objects!(TokenAnswer);
 
 /// Complaints about mirrors that a message has room for.
 const COMPLAINTS_MAX: usize = 8;
