@@ -34,7 +34,7 @@ const PARTS: [&[u8]; 20] = [
     b"\xff\n",
     b"{255}",
 ];
-const KINDS: [u8; 22] = *b"000\0\0112222555555346SxLK";
+const KINDS: [u8; 24] = *b"000\0\0112222555555346SxLK";
 const KEYS: [&str; 15] = [
     "path",
     "linkpath",

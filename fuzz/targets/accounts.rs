@@ -80,8 +80,8 @@ fn check(user: &User, passwd: &[u8], group: &[u8]) {
 /// The columns of every line.
 fn lines(text: &str) -> Vec<Vec<String>> {
     let mut lines = Vec::new();
-    for line in text.split('\n') {
-        let line = line.strip_suffix('\r').unwrap_or(line);
+    for line in text.split_inclusive('\n') {
+        let line = line.strip_suffix("\r\n").or(line.strip_suffix('\n')).unwrap_or(line);
         if !line.is_empty() {
             lines.push(line.split(':').map(str::to_owned).collect());
         }

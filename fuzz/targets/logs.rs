@@ -57,7 +57,7 @@ fn write_and_read(bytes: &mut Unstructured<'_>, path: &Path) -> Result<()> {
     };
     let mut writer = Writer::new(path, limits).expect("a log");
     let mut said = [Said::default(), Said::default()];
-    let (one_output, mut now) = (bytes.arbitrary()?, START);
+    let (one_output, mut now): (bool, u64) = (bytes.arbitrary()?, START);
     for _ in 0..bytes.int_in_range(1..=12)? {
         let is_error = !one_output && bytes.arbitrary()?;
         let output = output(bytes)?;
