@@ -34,7 +34,7 @@ pub use self::proxy::ProxyConfig;
 
 use self::challenge::Challenge;
 use self::hosts::{Host, Tls};
-use self::http::{Flow, Http, Question, Trust, authorization, is_same_origin, plain, trouble};
+use self::http::{Flow, Http, Question, Trust, authorization, has_host, is_same_origin, plain, trouble};
 use self::proxy::Proxies;
 use super::ImageError;
 use super::limits::{JSON_BYTES_MAX, TOKEN_BYTES_MAX};
@@ -402,7 +402,7 @@ fn realm_uri(host: &Host, realm: &str, query: &str) -> Result<Uri, Trouble> {
     };
     let nonsense = || Trouble::Nonsense(format!("token server {realm:?} cannot be used"));
     let uri: Uri = format!("{realm}{separator}{query}").parse().map_err(|_| nonsense())?;
-    match uri.scheme_str() {
+    match uri.scheme_str().filter(|_| has_host(&uri)) {
         Some("https") => Ok(uri),
         Some("http") if host.base.scheme_str() == Some("http") => Ok(uri),
         _ => Err(nonsense()),
@@ -460,6 +460,8 @@ mod tests {
             let question = token_question(&host, realm, Some("s"), "a", None).unwrap();
             assert_eq!(question.uri.to_string(), expected, "{realm}");
         }
-        assert!(token_question(&host, "http://t.example/token", None, "a", None).is_err(), "without TLS");
+        for nowhere in ["http://t.example/token", "https://:5000/token", "", "token"] {
+            assert!(token_question(&host, nowhere, None, "a", None).is_err(), "{nowhere}");
+        }
     }
 }

@@ -268,10 +268,18 @@ pub(super) fn redirect_target(from: &Uri, answer: &HeaderMap) -> Result<Uri, Tro
         None => location.to_owned(),
     };
     let target: Uri = full.parse().map_err(|_| nonsense("to an unreadable address"))?;
+    if !has_host(&target) {
+        return Err(nonsense("to nobody"));
+    }
     match (from.scheme_str(), target.scheme_str()) {
         (Some("http"), Some("http" | "https")) | (_, Some("https")) => Ok(target),
         _ => Err(nonsense("away from HTTPS")),
     }
+}
+
+/// `https://:5000` is an address, of nobody.
+pub(super) fn has_host(uri: &Uri) -> bool {
+    uri.host().is_some_and(|host| !host.is_empty())
 }
 
 pub(super) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
@@ -340,6 +348,19 @@ mod tests {
         assert!(same("https://a/x", "https://A:443/y?z"));
         for other in ["https://b/x", "http://a/x", "https://a:444/x", "https://a.b/x", "https://a@b/x"] {
             assert!(!same("https://a/x", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn redirects_lead_to_somebody_and_never_out_of_tls() {
+        let target = |location: &str| {
+            let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
+            redirect_target(&uri("https://a:444/x"), &headers).ok().map(|to| to.to_string())
+        };
+        assert_eq!(target("/y?z#f").as_deref(), Some("https://a:444/y?z"));
+        assert_eq!(target("//b/y").as_deref(), Some("https://b/y"));
+        for nowhere in ["http://a/y", "//://:5000?", "https://:5000/y", "", "#f", "y", "ftp://a/y"] {
+            assert_eq!(target(nowhere), None, "{nowhere}");
         }
     }
 
