@@ -1,10 +1,16 @@
 //! Documents made of random bytes that get past the first checks: a good one,
-//! with a few things changed.
+//! with a few things changed. Beside it: layers and archives (`tarballs`), and
+//! a place where they may be unpacked (`jail`).
+
+pub mod jail;
+pub mod tarballs;
+mod words;
 
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use objects::gates::Gates;
 use objects::kinds::{Kind, find_kind};
-use serde_json::{Value, json};
+use serde_json::Value;
+pub use words::Words;
 
 /// Good documents of many kinds; also the seeds of the target `objects`.
 const GOOD: [&str; 12] = [
@@ -20,6 +26,30 @@ const GOOD: [&str; 12] = [
     include_str!("../seeds/objects/service"),
     include_str!("../seeds/objects/slice"),
     include_str!("../seeds/objects/stateful_set"),
+];
+
+const KUBERNETES: Words<'static> = Words { names: &NAMES, texts: &TEXTS };
+
+const NAMES: [&str; 19] = [
+    "metadata",
+    "spec",
+    "status",
+    "labels",
+    "annotations",
+    "managedFields",
+    "ownerReferences",
+    "finalizers",
+    "data",
+    "fieldsV1",
+    "time",
+    "deletionTimestamp",
+    "creationTimestamp",
+    "name",
+    "namespace",
+    "generateName",
+    "volumes",
+    "hostPath",
+    "emptyDir",
 ];
 
 /// What goes wrong in one place or another.
@@ -50,9 +80,6 @@ const TEXTS: [&str; 24] = [
     "TCP",
 ];
 
-/// How many changes make a document interesting.
-const CHANGES_MAX: usize = 6;
-const DEPTH_MAX: usize = 5;
 
 /// A good document with a few changes.
 pub fn document(bytes: &mut Unstructured<'_>) -> Result<Value> {
@@ -67,91 +94,11 @@ pub fn good(bytes: &mut Unstructured<'_>) -> Result<Value> {
 }
 
 pub fn change(bytes: &mut Unstructured<'_>, doc: &mut Value) -> Result<()> {
-    for _ in 0..bytes.int_in_range(0..=CHANGES_MAX)? {
-        let place = place(bytes, doc)?;
-        *place = value(bytes, 0)?;
-    }
-    Ok(())
-}
-
-/// Somewhere in the document, or beside what is there.
-fn place<'a>(bytes: &mut Unstructured<'_>, value: &'a mut Value) -> Result<&'a mut Value> {
-    let is_leaf = match &*value {
-        Value::Object(map) => map.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        _ => true,
-    };
-    if is_leaf || bytes.ratio(1, 6)? {
-        return Ok(value);
-    }
-    match value {
-        Value::Object(map) => {
-            let index = bytes.choose_index(map.len() + 1)?;
-            if index == map.len() {
-                return Ok(map.entry(name(bytes)?).or_insert(Value::Null));
-            }
-            let (_, inner) = map.iter_mut().nth(index).expect("the index is below the length");
-            place(bytes, inner)
-        }
-        Value::Array(items) => {
-            if bytes.ratio(1, 4)? {
-                items.push(items[0].clone());
-            }
-            let index = bytes.choose_index(items.len())?;
-            place(bytes, &mut items[index])
-        }
-        value => Ok(value),
-    }
-}
-
-fn name(bytes: &mut Unstructured<'_>) -> Result<String> {
-    let names = [
-        "metadata",
-        "spec",
-        "status",
-        "labels",
-        "annotations",
-        "managedFields",
-        "ownerReferences",
-        "finalizers",
-        "data",
-        "fieldsV1",
-        "time",
-        "deletionTimestamp",
-        "creationTimestamp",
-        "name",
-        "namespace",
-        "generateName",
-        "volumes",
-        "hostPath",
-        "emptyDir",
-    ];
-    Ok((*bytes.choose(&names)?).to_owned())
+    KUBERNETES.change(bytes, doc)
 }
 
 pub fn value(bytes: &mut Unstructured<'_>, depth: usize) -> Result<Value> {
-    Ok(match bytes.int_in_range(0..=9u8)? {
-        0 => Value::Null,
-        1 => json!(bytes.arbitrary::<bool>()?),
-        2 => json!(bytes.arbitrary::<i64>()?),
-        3 => json!(bytes.arbitrary::<i8>()?),
-        4 => json!(f64::from(bytes.arbitrary::<f32>()?)),
-        5 | 6 => json!(*bytes.choose(&TEXTS)?),
-        7 => json!(bytes.arbitrary::<String>()?),
-        _ if depth >= DEPTH_MAX => json!({}),
-        8 => {
-            let count = bytes.int_in_range(0..=3)?;
-            let items: Result<Vec<Value>> = (0..count).map(|_| value(bytes, depth + 1)).collect();
-            items?.into()
-        }
-        _ => {
-            let mut map = serde_json::Map::new();
-            for _ in 0..bytes.int_in_range(0..=3)? {
-                map.insert(name(bytes)?, value(bytes, depth + 1)?);
-            }
-            map.into()
-        }
-    })
+    KUBERNETES.value(bytes, depth)
 }
 
 /// The kind a document says it is of.

@@ -19,6 +19,8 @@
 mod v1;
 
 mod convert;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod refusal;
 mod remote;
 mod server;

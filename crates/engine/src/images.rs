@@ -25,12 +25,15 @@ mod config;
 mod downloads;
 mod error;
 mod flights;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod incoming;
 mod index;
 mod layer;
 mod limits;
 mod manifest;
 mod merged;
+mod object;
 mod pull;
 mod read;
 mod reference;
@@ -228,12 +231,21 @@ impl Images {
     ) -> Result<BTreeMap<String, LayerSize>, ImageError> {
         let mut bytes_left = self.limits.import_bytes_max;
         let mut unpacked = BTreeMap::new();
+        let mut known: BTreeMap<&str, Vec<&Slice>> = BTreeMap::new();
         for (diff_id, content) in incoming.iter().flat_map(|image| &image.layers) {
+            // An image may name one layer five hundred times.
+            let known = known.entry(diff_id).or_default();
+            if content.as_ref().is_some_and(|content| known.iter().any(|one| one.is_same(content))) {
+                continue;
+            }
+            known.extend(content);
             let is_here = self.layer_path(diff_id).exists() || unpacked.contains_key(diff_id);
             match content {
                 // Who brings a layer that others have must bring all of it:
                 // its digest alone gives nobody what is in it.
-                Some(content) if is_here => self.verify_layer(diff_id, content.clone())?,
+                Some(content) if is_here => {
+                    bytes_left = bytes_left.saturating_sub(self.verify_layer(diff_id, content.clone(), bytes_left)?);
+                }
                 Some(content) => {
                     let place = in_scratch(scratch, diff_id);
                     fs::DirBuilder::new().mode(0o755).create(&place).map_err(io_at(&place))?;
@@ -308,11 +320,13 @@ impl Images {
         Ok(LayerSize { bytes, inodes })
     }
 
-    /// The same without unpacking it.
-    fn verify_layer(&self, diff_id: &str, content: Slice) -> Result<(), ImageError> {
+    /// The same without unpacking it; how many bytes that took to read.
+    fn verify_layer(&self, diff_id: &str, content: Slice, bytes_left: u64) -> Result<u64, ImageError> {
         let layer = Limited::new(decompress(content)?, "image layer", self.limits.layer_bytes_max);
-        let (actual, _) = Hashing::new(layer).finish().map_err(read_error("image layer"))?;
-        is_it(diff_id, actual)
+        let layer = Limited::new(layer, "image", bytes_left);
+        let (actual, bytes) = Hashing::new(layer).finish().map_err(read_error("image layer"))?;
+        is_it(diff_id, actual)?;
+        Ok(bytes)
     }
 
     /// What images may still take of the filesystem they are on.

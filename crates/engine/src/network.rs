@@ -29,6 +29,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use addresses::Addresses;
 pub(crate) use cni::Cni;
 pub use cni::CniConfig;
+#[cfg(fuzzing)]
+pub use cni::fuzzing;
 use links::Links;
 pub(crate) use links::SANDBOX_INTERFACE;
 pub use listeners::Loopback;

@@ -154,7 +154,7 @@ fn database(root: BorrowedFd<'_>, path: &str) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-fn identity(user: &User, passwd: &str, group: &str) -> Result<Identity, String> {
+pub(crate) fn identity(user: &User, passwd: &str, group: &str) -> Result<Identity, String> {
     let (user_name, group_name) = match user.name.split_once(':') {
         Some((user, group)) => (user, Some(group)),
         None => (user.name.as_str(), None),
@@ -220,7 +220,7 @@ fn find_group(group: &str, wanted: &str) -> Result<u32, String> {
         let mut fields = line.split(':');
         Some((fields.next()?, id(fields.nth(1)?)?))
     });
-    let by_name = || entries.into_iter().find(|(name, _)| *name == wanted).map(|(_, gid)| gid);
+    let by_name = || entries.into_iter().find(|(name, _)| *name == wanted && !is_digits(wanted)).map(|(_, gid)| gid);
     id(wanted)
         .or_else(by_name)
         .ok_or_else(|| format!("unable to find group {wanted}: no matching entries in group file"))
@@ -260,7 +260,7 @@ mod tests {
     fn lc_316_a_number_is_never_looked_up_as_a_name() {
         let passwd =
             "1000:x:0:0::/root:/bin/sh\n4294967296:x:0:0::/root:/bin/sh\n+7:x:7:7::/:/bin/sh\nx:x:1001:5::/x:\n";
-        let group = "5:x:0:\nwheel:x:0:1000\n";
+        let group = "5:x:0:\n4294967296:x:0:\nwheel:x:0:1000\n";
         let check = |name: &str, uid: Option<u32>| {
             let user = User { name: name.into(), uid, ..User::default() };
             identity(&user, passwd, group).map(|id| (id.uid, id.gid, id.groups))
@@ -272,6 +272,7 @@ mod tests {
         assert!(check("4294967296", None).is_err());
         assert!(check("4294967295", None).is_err(), "the kernel would leave us root");
         assert!(check("7:4294967295", None).is_err());
+        assert!(check("7:4294967296", None).is_err(), "nor a group's");
         assert_eq!(check("+7", None), Ok((7, 7, vec![7])));
         assert!(check("+8", None).is_err() && check("-1", None).is_err() && check(" 8", None).is_err());
     }

@@ -21,6 +21,8 @@
 //! ```
 
 pub mod crash;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod parcel;
 pub mod record;
 pub mod wire;

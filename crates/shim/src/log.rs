@@ -194,7 +194,7 @@ impl Stream {
         true
     }
 
-    fn close(&mut self, log: &mut Log, now_ns: u64) {
+    pub(crate) fn close(&mut self, log: &mut Log, now_ns: u64) {
         self.pipe = None;
         if !self.pending.is_empty() {
             let mut entries = Vec::new();
@@ -204,7 +204,7 @@ impl Stream {
     }
 
     /// Log entries for `output`; what has no line end yet is kept.
-    fn log(&mut self, log: &mut Log, output: &[u8], now_ns: u64) {
+    pub(crate) fn log(&mut self, log: &mut Log, output: &[u8], now_ns: u64) {
         let mut entries = Vec::with_capacity(output.len() + 256);
         let mut rest = output;
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {

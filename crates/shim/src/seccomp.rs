@@ -31,6 +31,12 @@ pub(crate) fn filters(wanted: &Seccomp, capabilities: &[String]) -> Result<Filte
         Seccomp::Profile(text) => profile::parse(text, capabilities).map_err(|error| format!("seccomp: {error}"))?,
     };
     let programs = policy.programs().map_err(|error| format!("seccomp: {error}"))?;
+    // Said here, where it is known why, and not as EINVAL when it is too late.
+    let longest = programs.iter().map(Vec::len).max().unwrap_or(0);
+    let together: usize = programs.iter().map(|program| program.len() + PROGRAM_PENALTY).sum();
+    if longest > PROGRAM_STEPS_MAX || together > STEPS_MAX {
+        return Err(format!("seccomp: the profile is too large: it takes {together} steps, {longest} at once"));
+    }
     Ok(Filters { programs, flags: policy.flags })
 }
 
@@ -56,6 +62,11 @@ struct Rule {
 /// The number of a call, if this architecture has it.
 fn number(name: &str) -> Option<i64> {
     name.parse::<Sysno>().ok().map(|call| i64::from(call.id()))
+}
+
+#[cfg(fuzzing)]
+pub(crate) fn number_in(name: &str, is_compat: bool) -> Option<i64> {
+    if is_compat { compat::number(name) } else { number(name) }
 }
 
 impl Policy {
@@ -133,6 +144,12 @@ fn step(code: u16, jt: u8, jf: u8, k: u32) -> sock_filter {
 const LOAD: u16 = 0x20;
 const RETURN: u16 = 0x06;
 const ALLOW: u32 = 0x7FFF_0000;
+
+/// What the kernel takes: steps of one program (`BPF_MAXINSNS`), and of all of
+/// a process together, each with so many more (`MAX_INSNS_PER_PATH`).
+const PROGRAM_STEPS_MAX: usize = 4096;
+const STEPS_MAX: usize = 32_768;
+const PROGRAM_PENALTY: usize = 4;
 
 /// From here on upwards x32 begins.
 const NATIVE_CALLS_MAX: u32 = 0x3FFF_FFFF;

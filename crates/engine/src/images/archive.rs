@@ -5,7 +5,8 @@
 //! Members are then looked up in memory: names and links of the archive
 //! never reach the filesystem.
 
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -16,8 +17,9 @@ use serde::de::DeserializeOwned;
 
 use super::ImageError;
 use super::incoming::{Description, Found, Incoming};
-use super::limits::{INDEX_DEPTH_MAX, JSON_BYTES_MAX, Limits};
+use super::limits::{DOCUMENT_BYTES_MIN, INDEX_DEPTH_MAX, JSON_BYTES_MAX, Limits};
 use super::manifest::{self, Descriptor, Document, Platform, architecture};
+use super::object::only_objects;
 use super::read::{Hashing, Limited, Slice, decompress, read_error};
 use super::reference::{Reference, is_digest};
 use super::tarball::{Kind, Tarball};
@@ -25,6 +27,11 @@ use super::tarball::{Kind, Tarball};
 pub(super) struct Archive {
     members: BTreeMap<String, Content>,
     limits: Limits,
+    /// What documents may still be read: they lead to each other, and to one
+    /// of them many ways may lead.
+    documents_left: Cell<u64>,
+    /// Digests of blobs that were found to be what they are called.
+    checked: RefCell<BTreeSet<String>>,
 }
 
 enum Content {
@@ -57,7 +64,8 @@ impl Archive {
                 return Err(ImageError::TooLarge { what: "number of archive members", limit });
             }
         }
-        Ok(Archive { members, limits: *limits })
+        let (documents_left, checked) = (Cell::new(limits.documents_bytes_max), RefCell::default());
+        Ok(Archive { members, limits: *limits, documents_left, checked })
     }
 
     pub(super) fn images(&self) -> Result<Vec<Incoming>, ImageError> {
@@ -69,17 +77,23 @@ impl Archive {
         } else {
             return Err(ImageError::archive("has neither manifest.json nor index.json"));
         };
-        match images.len() {
-            0 => Err(ImageError::archive(format!("has no image for linux/{}", architecture()))),
-            count if count > self.limits.images_max => {
-                Err(ImageError::TooLarge { what: "number of images", limit: self.limits.images_max as u64 })
-            }
-            _ => Ok(images),
+        self.check_count(images.len())?;
+        match images.is_empty() {
+            true => Err(ImageError::archive(format!("has no image for linux/{}", architecture()))),
+            false => Ok(images),
+        }
+    }
+
+    fn check_count(&self, count: usize) -> Result<(), ImageError> {
+        match count > self.limits.images_max {
+            true => Err(ImageError::TooLarge { what: "number of images", limit: self.limits.images_max as u64 }),
+            false => Ok(()),
         }
     }
 
     fn docker_images(&self) -> Result<Vec<Incoming>, ImageError> {
         let manifests: Vec<DockerManifest> = parse("manifest.json", &self.document("manifest.json")?)?;
+        self.check_count(manifests.len())?;
         manifests.into_iter().map(|manifest| self.docker_image(manifest)).collect()
     }
 
@@ -119,8 +133,7 @@ impl Archive {
                     depth_left.checked_sub(1).ok_or_else(|| ImageError::archive("has too many nested indexes"))?;
                 for child in &manifests {
                     // A layout need not hold the images of other platforms.
-                    let is_here = self.members.contains_key(&blob_path(&child.digest)?);
-                    if is_here && images.len() <= self.limits.images_max {
+                    if self.members.contains_key(&blob_path(&child.digest)?) {
                         self.collect_oci(child, names, depth_left, images)?;
                     }
                 }
@@ -130,7 +143,7 @@ impl Archive {
                 let config = self.blob_document(&config.digest)?;
                 let layers = layers.iter().map(|layer| self.blob(&layer.digest)).collect::<Result<Vec<_>, _>>()?;
                 images.push(self.incoming(&config, layers, names.to_vec(), Some(descriptor.digest.clone()))?);
-                Ok(())
+                self.check_count(images.len())
             }
         }
     }
@@ -165,6 +178,10 @@ impl Archive {
         if member.len() > JSON_BYTES_MAX {
             return Err(ImageError::TooLarge { what: "JSON document", limit: JSON_BYTES_MAX });
         }
+        let left = self.documents_left.get().checked_sub(member.len().max(DOCUMENT_BYTES_MIN));
+        let limit = self.limits.documents_bytes_max;
+        let too_many = || ImageError::TooLarge { what: "JSON documents together", limit };
+        self.documents_left.set(left.ok_or_else(too_many)?);
         let mut bytes = Vec::new();
         member.clone().read_to_end(&mut bytes).map_err(read_error("image archive"))?;
         Ok(bytes)
@@ -173,11 +190,15 @@ impl Archive {
     /// A blob of an OCI layout, after checking that it is what its name says.
     fn blob(&self, digest: &str) -> Result<Slice, ImageError> {
         let blob = self.member(&blob_path(digest)?)?;
-        let (actual, _) = Hashing::new(blob.clone()).finish().map_err(read_error("image archive"))?;
-        match actual == digest {
-            true => Ok(blob),
-            false => Err(ImageError::DigestMismatch { what: "blob", expected: digest.to_owned(), actual }),
+        if self.checked.borrow().contains(digest) {
+            return Ok(blob);
         }
+        let (actual, _) = Hashing::new(blob.clone()).finish().map_err(read_error("image archive"))?;
+        if actual != digest {
+            return Err(ImageError::DigestMismatch { what: "blob", expected: digest.to_owned(), actual });
+        }
+        self.checked.borrow_mut().insert(actual);
+        Ok(blob)
     }
 
     fn blob_document(&self, digest: &str) -> Result<Vec<u8>, ImageError> {
@@ -232,7 +253,7 @@ fn unnamed_file(directory: &Path) -> Result<File, ImageError> {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase", remote = "Self")]
 struct DockerManifest {
     config: String,
     repo_tags: Option<Vec<String>>,
@@ -240,8 +261,11 @@ struct DockerManifest {
 }
 
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct OciIndex {
     manifests: Vec<Descriptor>,
 }
+
+only_objects!(DockerManifest, OciIndex);
 
 const LINK_HOPS_MAX: usize = 8;

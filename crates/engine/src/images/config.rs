@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::object::only_objects;
+
 /// The part of an image's configuration that matters at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ImageConfig {
@@ -38,6 +40,7 @@ impl ImageConfig {
 /// The configuration document, as Docker and OCI write it. Absent and `null`
 /// mean the same everywhere.
 #[derive(Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct ImageDocument {
     pub(super) os: Option<String>,
     pub(super) architecture: Option<String>,
@@ -46,12 +49,13 @@ pub(super) struct ImageDocument {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(remote = "Self")]
 pub(super) struct RootfsDocument {
     pub(super) diff_ids: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(rename_all = "PascalCase")]
+#[serde(rename_all = "PascalCase", remote = "Self")]
 pub(super) struct ProcessDocument {
     entrypoint: Option<Vec<String>>,
     cmd: Option<Vec<String>>,
@@ -61,6 +65,8 @@ pub(super) struct ProcessDocument {
     stop_signal: Option<String>,
     volumes: Option<BTreeMap<String, serde::de::IgnoredAny>>,
 }
+
+only_objects!(ImageDocument, RootfsDocument, ProcessDocument);
 
 impl From<ProcessDocument> for ImageConfig {
     fn from(document: ProcessDocument) -> Self {

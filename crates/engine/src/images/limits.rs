@@ -15,6 +15,9 @@ pub(super) struct Limits {
     pub(super) layers_max: usize,
     /// Images of one archive.
     pub(super) images_max: usize,
+    /// All JSON documents of an archive, each as often as it is read: every
+    /// image has two, of a few KiB.
+    pub(super) documents_bytes_max: u64,
 }
 
 pub(super) const LIMITS: Limits = Limits {
@@ -24,10 +27,14 @@ pub(super) const LIMITS: Limits = Limits {
     members_max: 10_000,
     layers_max: 500,
     images_max: 256,
+    documents_bytes_max: 256 << 20,
 };
 
 /// One JSON document of an archive; containerd reads at most 8 MiB too.
 pub(super) const JSON_BYTES_MAX: u64 = 8 << 20;
+
+/// What a document counts at least: reading it costs something, too.
+pub(super) const DOCUMENT_BYTES_MIN: u64 = 4 << 10;
 
 /// One extended tar header (PAX records, long names): Go's `archive/tar` bound.
 pub(super) const TAR_EXTENSION_BYTES_MAX: u64 = 1 << 20;

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::object::only_objects;
+
 /// What a digest stands for: how long it is, and for which machines.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 pub(super) struct Descriptor {
     #[serde(default)]
     pub(super) media_type: String,
@@ -20,6 +22,7 @@ pub(super) struct Descriptor {
 }
 
 #[derive(Debug, Clone, Deserialize)]
+#[serde(remote = "Self")]
 pub(super) struct Platform {
     pub(super) os: String,
     pub(super) architecture: String,
@@ -38,7 +41,7 @@ pub(super) enum Document {
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", remote = "Self")]
 struct Raw {
     #[serde(default)]
     media_type: String,
@@ -47,6 +50,8 @@ struct Raw {
     layers: Option<Vec<Descriptor>>,
     fs_layers: Option<serde::de::IgnoredAny>,
 }
+
+only_objects!(Descriptor, Platform, Raw);
 
 /// Told apart by content, as readers do. One that could be read as either is
 /// refused: two readers would see two images under one digest (CVE-2021-41190).
@@ -149,6 +154,16 @@ mod tests {
         assert!(read(json!({ "mediaType": "text/html", "manifests": [] })).is_err());
         assert!(matches!(read(json!({ "config": config, "layers": [] })), Ok(Document::Manifest { .. })));
         assert!(matches!(read(json!({ "mediaType": INDEX_TYPES[1], "manifests": [] })), Ok(Document::Index(_))));
+    }
+
+    #[test]
+    fn lists_are_no_objects() {
+        let (config, digest) = (descriptor(CONFIG_TYPES[0]), "sha256:0");
+        assert!(read(json!(["", null, config, [], null])).is_err());
+        assert!(read(json!({ "config": ["", digest, 1, null, null] })).is_err());
+        assert!(read(json!({ "manifests": [["", digest, 1, null, null]] })).is_err());
+        let platform = json!(["linux", architecture(), ""]);
+        assert!(read(json!({ "manifests": [{ "digest": digest, "platform": platform }] })).is_err());
     }
 
     #[test]

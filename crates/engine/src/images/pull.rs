@@ -17,7 +17,7 @@ use super::downloads::Download;
 use super::flights::{Key, Outcome};
 use super::incoming::{Description, Found};
 use super::index::Origin;
-use super::limits::{DOWNLOAD_ATTEMPTS_MAX, FRUITLESS_ATTEMPTS_MAX, INDEX_DEPTH_MAX, PARALLEL_DOWNLOADS};
+use super::limits::{DOWNLOAD_ATTEMPTS_MAX, FRUITLESS_ATTEMPTS_MAX, INDEX_DEPTH_MAX, Limits, PARALLEL_DOWNLOADS};
 use super::manifest::{self, Descriptor, Document, architecture};
 use super::read::{Hashing, digest_of, read_error};
 use super::reference::{Reference, is_digest};
@@ -162,10 +162,7 @@ impl Pull {
         config: Descriptor,
         blobs: Vec<Descriptor>,
     ) -> Result<cri::Image, ImageError> {
-        for blob in blobs.iter().chain([&config]) {
-            checked(blob)?;
-        }
-        self.check_sizes(&blobs)?;
+        acceptable(&config, &blobs, &self.images.limits)?;
         let document = self.session.small_blob(&config.digest, "image configuration").await;
         let document = document.map_err(|trouble| self.broken(trouble))?;
         let description = Description::read(&document, &self.images.limits)?;
@@ -203,22 +200,6 @@ impl Pull {
             taken_in?.pop().ok_or(ImageError::LayerVanished)
         })
         .await
-    }
-
-    /// Before anything is fetched: all of it must fit.
-    fn check_sizes(&self, blobs: &[Descriptor]) -> Result<(), ImageError> {
-        let limits = &self.images.limits;
-        if blobs.len() > limits.layers_max {
-            return Err(ImageError::TooLarge { what: "number of layers", limit: limits.layers_max as u64 });
-        }
-        if blobs.iter().any(|blob| blob.size > limits.layer_bytes_max) {
-            return Err(ImageError::TooLarge { what: "image layer", limit: limits.layer_bytes_max });
-        }
-        let total = blobs.iter().fold(0u64, |sum, blob| sum.saturating_add(blob.size));
-        match total > limits.import_bytes_max {
-            true => Err(ImageError::TooLarge { what: "image", limit: limits.import_bytes_max }),
-            false => Ok(()),
-        }
     }
 
     /// What is not here yet, complete and verified, by digest.
@@ -450,6 +431,24 @@ fn download_name(repository: &str, digest: &str) -> String {
 
 fn nonsense(detail: String) -> ImageError {
     ImageError::Nonsense { detail }
+}
+
+/// Before anything is fetched: its names are ones, and all of it must fit.
+pub(super) fn acceptable(config: &Descriptor, blobs: &[Descriptor], limits: &Limits) -> Result<(), ImageError> {
+    for blob in blobs.iter().chain([config]) {
+        checked(blob)?;
+    }
+    if blobs.len() > limits.layers_max {
+        return Err(ImageError::TooLarge { what: "number of layers", limit: limits.layers_max as u64 });
+    }
+    if blobs.iter().any(|blob| blob.size > limits.layer_bytes_max) {
+        return Err(ImageError::TooLarge { what: "image layer", limit: limits.layer_bytes_max });
+    }
+    let total = blobs.iter().fold(0u64, |sum, blob| sum.saturating_add(blob.size));
+    match total > limits.import_bytes_max {
+        true => Err(ImageError::TooLarge { what: "image", limit: limits.import_bytes_max }),
+        false => Ok(()),
+    }
 }
 
 /// Digests become file names.

@@ -140,6 +140,11 @@ impl Slice {
     pub(super) fn len(&self) -> u64 {
         self.left
     }
+
+    /// The same part of the same file.
+    pub(super) fn is_same(&self, other: &Slice) -> bool {
+        Arc::ptr_eq(&self.file, &other.file) && (self.position, self.left) == (other.position, other.left)
+    }
 }
 
 impl Read for Slice {

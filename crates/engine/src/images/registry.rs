@@ -7,6 +7,8 @@
 
 mod challenge;
 mod dial;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod hosts;
 mod http;
 mod names;
@@ -32,11 +34,12 @@ pub use self::proxy::ProxyConfig;
 
 use self::challenge::Challenge;
 use self::hosts::{Host, Tls};
-use self::http::{Flow, Http, Question, Trust, authorization, is_same_origin, plain, trouble};
+use self::http::{Flow, Http, Question, Trust, authorization, has_host, is_same_origin, plain, trouble};
 use self::proxy::Proxies;
 use super::ImageError;
 use super::limits::{JSON_BYTES_MAX, TOKEN_BYTES_MAX};
 use super::manifest::{INDEX_TYPES, MANIFEST_TYPES};
+use super::object::only_objects;
 use super::read::digest_of;
 use super::reference::Reference;
 
@@ -244,10 +247,7 @@ impl Session {
     }
 
     fn uri(&self, endpoint: &Endpoint, kind: &str, name: &str) -> Result<Uri, Trouble> {
-        let Session { domain, path, .. } = self;
-        let of_mirror = if endpoint.host.is_mirror { format!("?ns={domain}") } else { String::new() };
-        let text = format!("{}/{path}/{kind}/{name}{of_mirror}", endpoint.host.base.to_string().trim_end_matches('/'));
-        text.parse().map_err(|_| Trouble::Nonsense(format!("{text:?} is not an address")))
+        address(&endpoint.host, [&self.domain, &self.path, kind, name])
     }
 
     /// Asks again a few times where a registry is only busy.
@@ -325,6 +325,12 @@ impl Endpoint {
     }
 }
 
+fn address(host: &Host, [domain, path, kind, name]: [&str; 4]) -> Result<Uri, Trouble> {
+    let of_mirror = if host.is_mirror { format!("?ns={domain}") } else { String::new() };
+    let text = format!("{}/{path}/{kind}/{name}{of_mirror}", host.base.to_string().trim_end_matches('/'));
+    text.parse().map_err(|_| Trouble::Nonsense(format!("{text:?} is not an address")))
+}
+
 fn basic(username: &str, password: &str) -> String {
     format!("Basic {}", BASE64.encode(format!("{username}:{password}")))
 }
@@ -349,9 +355,12 @@ async fn fetch_token(
         _ => return Err(trouble(&answer, &at)),
     }
     let body = endpoint.http.read(answer, TOKEN_BYTES_MAX).await?;
-    let TokenAnswer { token, access_token } = serde_json::from_slice(&body).unwrap_or_default();
-    let token = token.or(access_token).filter(|token| !token.is_empty());
-    token.ok_or_else(|| Trouble::Nonsense(format!("{} answered without a token", plain(&at))))
+    token_in(&body).ok_or_else(|| Trouble::Nonsense(format!("{} answered without a token", plain(&at))))
+}
+
+fn token_in(answer: &[u8]) -> Option<String> {
+    let TokenAnswer { token, access_token } = serde_json::from_slice(answer).unwrap_or_default();
+    token.or(access_token).filter(|token| !token.is_empty())
 }
 
 fn token_question(
@@ -384,6 +393,8 @@ fn token_question(
 
 /// A registry reached over TLS cannot make us show credentials without it.
 fn realm_uri(host: &Host, realm: &str, query: &str) -> Result<Uri, Trouble> {
+    // What would follow a fragment would be a part of it, and not be sent.
+    let realm = realm.split('#').next().unwrap_or_default();
     let separator = match (query.is_empty(), realm.contains('?')) {
         (true, _) => "",
         (false, true) => "&",
@@ -391,7 +402,7 @@ fn realm_uri(host: &Host, realm: &str, query: &str) -> Result<Uri, Trouble> {
     };
     let nonsense = || Trouble::Nonsense(format!("token server {realm:?} cannot be used"));
     let uri: Uri = format!("{realm}{separator}{query}").parse().map_err(|_| nonsense())?;
-    match uri.scheme_str() {
+    match uri.scheme_str().filter(|_| has_host(&uri)) {
         Some("https") => Ok(uri),
         Some("http") if host.base.scheme_str() == Some("http") => Ok(uri),
         _ => Err(nonsense()),
@@ -413,12 +424,44 @@ fn range_start(headers: &HeaderMap) -> Option<u64> {
 }
 
 #[derive(Deserialize, Default)]
+#[serde(remote = "Self")]
 struct TokenAnswer {
     token: Option<String>,
     access_token: Option<String>,
 }
 
+only_objects!(TokenAnswer);
+
 /// Complaints about mirrors that a message has room for.
 const COMPLAINTS_MAX: usize = 8;
 /// More attempts at small things, after the first.
 const QUICK_ATTEMPTS: u32 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_asked_for_with_its_scope_whatever_the_realm_ends_with() {
+        let host = Host {
+            base: Uri::from_static("https://r.example/v2"),
+            is_mirror: false,
+            resolves: true,
+            pulls: true,
+            headers: HeaderMap::new(),
+            tls: Tls::default(),
+        };
+        for (realm, expected) in [
+            ("https://t.example/token", "https://t.example/token?scope=a&service=s"),
+            ("https://t.example/token?x=y", "https://t.example/token?x=y&scope=a&service=s"),
+            ("https://t.example/token#there", "https://t.example/token?scope=a&service=s"),
+            ("https://t.example/token?x=y#there?", "https://t.example/token?x=y&scope=a&service=s"),
+        ] {
+            let question = token_question(&host, realm, Some("s"), "a", None).unwrap();
+            assert_eq!(question.uri.to_string(), expected, "{realm}");
+        }
+        for nowhere in ["http://t.example/token", "https://:5000/token", "", "token"] {
+            assert!(token_question(&host, nowhere, None, "a", None).is_err(), "{nowhere}");
+        }
+    }
+}

@@ -309,7 +309,7 @@ fn parse_time(value: &[u8]) -> Option<(i64, u32)> {
     let nanos: u32 = digits.parse().ok()?;
     match (text.starts_with('-'), nanos) {
         (false, _) | (true, 0) => Some((seconds, nanos)),
-        (true, nanos) => Some((seconds - 1, 1_000_000_000 - nanos)),
+        (true, nanos) => Some((seconds.checked_sub(1)?, 1_000_000_000 - nanos)),
     }
 }
 

@@ -402,6 +402,52 @@ fn bombs_are_stopped_by_their_uncompressed_size() {
 }
 
 #[test]
+fn a_layer_that_is_named_many_times_is_read_once_and_others_count() {
+    root_or_return!();
+    let mut store = Store::new();
+    let plain = TestTar::default().file("zeros", &vec![0; 1 << 20]).end();
+    store.images.limits.import_bytes_max = 3 << 20;
+    let of = |contents: &[Vec<u8>], names: &[&str]| {
+        let mut tar = TestTar::default();
+        for (name, content) in ["a", "b", "c", "d"].iter().zip(contents) {
+            tar = tar.file(name, content);
+        }
+        let config = image_config(&vec![read::digest_of(&plain); names.len()]);
+        let manifest = serde_json::json!([{ "Config": "config.json", "RepoTags": ["x"], "Layers": names }]);
+        tar.file("config.json", config.as_bytes()).file("manifest.json", manifest.to_string().as_bytes()).end()
+    };
+    let same = gzip(&plain);
+    // Two hundred times a mebibyte would be far too much.
+    store.import(&of(std::slice::from_ref(&same), &["a"; 200])).unwrap();
+    assert_eq!(store.contents(), (1, 0));
+    // Nobody knows what is in other bytes that claim to be the same before they are read.
+    let err = store.import(&of(&[same.clone(), same.clone(), same.clone(), same], &["a", "b", "c", "d"])).unwrap_err();
+    assert!(matches!(err, ImageError::TooLarge { what: "image", .. }), "{err}");
+}
+
+#[test]
+fn indexes_that_multiply_are_not_followed_for_ever() {
+    let mut store = Store::new();
+    store.images.limits.documents_bytes_max = 1 << 20;
+    let mut layout = OciLayout::new("thing");
+    layout.blobs.clear();
+    // Of nothing, fifty times, fifty times, fifty times.
+    let mut document = serde_json::json!({ "manifests": [] }).to_string();
+    for _ in 0..3 {
+        let digest = read::digest_of(document.as_bytes());
+        layout.blobs.push((digest.clone(), document.into_bytes()));
+        document = serde_json::json!({ "manifests": vec![serde_json::json!({ "digest": digest }); 50] }).to_string();
+    }
+    layout.index = document;
+    let err = store.import(&layout.pack()).unwrap_err();
+    assert!(matches!(err, ImageError::TooLarge { what: "JSON documents together", .. }), "{err}");
+    let entry = serde_json::json!({ "Config": "none", "Layers": [] });
+    let many = serde_json::Value::from(vec![entry; 300]).to_string();
+    let err = store.import(&TestTar::default().file("manifest.json", many.as_bytes()).end()).unwrap_err();
+    assert!(matches!(err, ImageError::TooLarge { what: "number of images", limit: 256 }), "{err}");
+}
+
+#[test]
 fn what_is_no_image_archive_is_refused() {
     root_or_return!();
     let store = Store::new();

@@ -6,6 +6,9 @@
 //! the engine that asked it; the next one waits for its end (see `request_file`).
 //! Never: understands what a plugin does.
 
+#[cfg(fuzzing)]
+pub mod fuzzing;
+
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Seek as _, Write as _};

@@ -31,7 +31,8 @@ fn entry(text: &str) -> Result<Option<(&str, &str, &str)>, &'static str> {
         rest = comment.split_once('\n').map_or("", |(_, after)| after);
     }
     let (name, after) = rest.split_once('=').ok_or("a variable must have the form NAME='value'")?;
-    let name = name.trim();
+    // On its own line: what stands on another is no part of it.
+    let name = name.trim_end_matches(|c: char| c != '\n' && c.is_whitespace());
     if name.is_empty() || name.contains(char::is_whitespace) {
         return Err("a variable must have the form NAME='value'");
     }
@@ -69,6 +70,7 @@ mod tests {
             ("A='1'$B", "line 1: nothing may follow the closing quote"),
             ("export A='1'", "line 1: a variable must have the form NAME='value'"),
             ("A", "line 1: a variable must have the form NAME='value'"),
+            ("A\n='1'", "line 1: a variable must have the form NAME='value'"),
         ] {
             assert_eq!(lookup(text, "A"), Err(problem.to_owned()), "{text}");
         }

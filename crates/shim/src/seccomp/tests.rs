@@ -298,3 +298,20 @@ fn mistakes_in_a_profile_are_named() {
         assert!(message.to_lowercase().contains(&why.to_lowercase()), "{rule}: {message}");
     }
 }
+
+#[test]
+fn a_profile_that_the_kernel_would_not_take_is_refused_as_too_large() {
+    // Some 2,700 steps for either architecture, and both are in one program.
+    let names: Vec<String> = syscalls::x86_64::Sysno::iter().map(|call| call.to_string()).take(300).collect();
+    let argument = serde_json::json!({"index": 0, "value": 1, "op": "SCMP_CMP_EQ"});
+    let rule = serde_json::json!({"names": names, "action": "SCMP_ACT_ALLOW", "args": [argument]});
+    let mut wanted = serde_json::json!({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [rule]});
+    assert!(profile(wanted.clone(), &[]).is_ok());
+    wanted["architectures"] = serde_json::json!(["SCMP_ARCH_X86_64", "SCMP_ARCH_X86"]);
+    let both = profile(wanted.clone(), &[]);
+    assert_eq!(both.is_err_and(|error| error.contains("too large")), compat::IS_KNOWN);
+    // One errno each: one program each, of which a process can have so many steps.
+    let rule = |errno: u32| serde_json::json!({"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": errno});
+    wanted["syscalls"] = (2..60).map(rule).collect();
+    assert!(profile(wanted, &[]).unwrap_err().contains("too large"));
+}

@@ -319,6 +319,15 @@ fn extended_headers_say_the_same_to_us_as_to_go() {
 }
 
 #[test]
+fn a_time_before_all_others_is_no_time() {
+    root_or_return!();
+    let jail = Jail::new();
+    let mtime = b"-9223372036854775808.5".as_slice();
+    jail.unpack(layer().pax(&[("mtime", mtime)]).file("f", b"1")).unwrap();
+    assert_eq!(jail.path("f").metadata().unwrap().mtime(), 1, "the header's own");
+}
+
+#[test]
 fn ambiguous_or_broken_archives_are_refused() {
     root_or_return!();
     let mut broken_checksum = header("f", EntryType::Regular).as_bytes().to_vec();

@@ -143,7 +143,7 @@ impl Http {
                 status if !is_redirect(status) => return Ok(answer),
                 _ => {}
             }
-            at = redirect_target(&at, &answer)?;
+            at = redirect_target(&at, answer.headers())?;
         }
         Err(Trouble::Nonsense(format!("{}: too many redirects", plain(&home))))
     }
@@ -256,9 +256,9 @@ fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-fn redirect_target(from: &Uri, answer: &Response<Incoming>) -> Result<Uri, Trouble> {
+pub(super) fn redirect_target(from: &Uri, answer: &HeaderMap) -> Result<Uri, Trouble> {
     let nonsense = |detail: &str| Trouble::Nonsense(format!("{}: redirect {detail}", plain(from)));
-    let location = answer.headers().get(LOCATION).and_then(|value| value.to_str().ok());
+    let location = answer.get(LOCATION).and_then(|value| value.to_str().ok());
     let location = location.ok_or_else(|| nonsense("without a target"))?;
     let location = location.split('#').next().unwrap_or_default();
     let (scheme, authority) = (from.scheme_str().unwrap_or("https"), from.authority().map_or("", |it| it.as_str()));
@@ -268,10 +268,18 @@ fn redirect_target(from: &Uri, answer: &Response<Incoming>) -> Result<Uri, Troub
         None => location.to_owned(),
     };
     let target: Uri = full.parse().map_err(|_| nonsense("to an unreadable address"))?;
+    if !has_host(&target) {
+        return Err(nonsense("to nobody"));
+    }
     match (from.scheme_str(), target.scheme_str()) {
         (Some("http"), Some("http" | "https")) | (_, Some("https")) => Ok(target),
         _ => Err(nonsense("away from HTTPS")),
     }
+}
+
+/// `https://:5000` is an address, of nobody.
+pub(super) fn has_host(uri: &Uri) -> bool {
+    uri.host().is_some_and(|host| !host.is_empty())
 }
 
 pub(super) fn is_same_origin(one: &Uri, other: &Uri) -> bool {
@@ -311,7 +319,7 @@ pub(super) fn trouble(answer: &Response<Incoming>, at: &Uri) -> Trouble {
 }
 
 /// Seconds only; a date would need a clock, and nobody sends one.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
 }
 
@@ -340,6 +348,19 @@ mod tests {
         assert!(same("https://a/x", "https://A:443/y?z"));
         for other in ["https://b/x", "http://a/x", "https://a:444/x", "https://a.b/x", "https://a@b/x"] {
             assert!(!same("https://a/x", other), "{other}");
+        }
+    }
+
+    #[test]
+    fn redirects_lead_to_somebody_and_never_out_of_tls() {
+        let target = |location: &str| {
+            let headers = HeaderMap::from_iter([(LOCATION, location.parse().unwrap())]);
+            redirect_target(&uri("https://a:444/x"), &headers).ok().map(|to| to.to_string())
+        };
+        assert_eq!(target("/y?z#f").as_deref(), Some("https://a:444/y?z"));
+        assert_eq!(target("//b/y").as_deref(), Some("https://b/y"));
+        for nowhere in ["http://a/y", "//://:5000?", "https://:5000/y", "", "#f", "y", "ftp://a/y"] {
+            assert_eq!(target(nowhere), None, "{nowhere}");
         }
     }
 
