@@ -26,7 +26,7 @@ const FAREWELL_SECONDS: i64 = 60;
 /// A token that was well made, whether or not it still counts.
 pub(crate) enum Credential {
     /// Signed by us, with a time.
-    Token(Claims),
+    Token(Box<Claims>),
     /// Signed by us, and good for as long as its Secret.
     Kept { token: String, claims: KeptClaims },
     /// Not signed: a Secret knows it.
@@ -38,7 +38,7 @@ impl Credential {
     pub(crate) fn read(api: &Api, token: &str, audiences: &[&str]) -> Option<Self> {
         let tokens = api.tokens.as_ref()?;
         if let Some(claims) = tokens.read(token, audiences, api.clock.now().wall) {
-            return Some(Self::Token(claims));
+            return Some(Self::Token(Box::new(claims)));
         }
         let claims = tokens.read_kept(token).filter(|_| audiences.contains(&ISSUER))?;
         Some(Self::Kept { token: token.to_owned(), claims })

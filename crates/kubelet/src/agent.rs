@@ -104,7 +104,7 @@ impl Kubelet {
         let Self { config, client, runtime, clock, listener, gauge, line, news, face, logind, panics } = self;
         let work = async {
             let shown = face.subscribe();
-            let ctx = Arc::new(start(config, client, runtime, clock, line, gauge, panics).await);
+            let ctx = Arc::new(start(Parts { config, client, runtime, clock, node: line, gauge, panics }).await);
             let steward = Steward::new(ctx.clone(), news, face);
             // LC-030, TC-039
             let of_this_node = Scope::fields(format!("spec.nodeName={}", ctx.config.node_name));
@@ -156,7 +156,8 @@ impl Kubelet {
     }
 }
 
-async fn start(
+/// What everything on the node is made of.
+struct Parts {
     config: Config,
     client: Client,
     runtime: Arc<dyn Runtime>,
@@ -164,7 +165,10 @@ async fn start(
     node: NodeLine,
     gauge: Arc<dyn Gauge>,
     panics: Panics,
-) -> Ctx {
+}
+
+async fn start(parts: Parts) -> Ctx {
+    let Parts { config, client, runtime, clock, node, gauge, panics } = parts;
     let recorder = Recorder::start(client.clone(), "kubelet", &config.node_name);
     let runtime_name = loop {
         match runtime.version().await {
