@@ -116,11 +116,12 @@ impl Inner {
         if let Some(entry) = self.table().sandboxes.get_mut(&id) {
             entry.shim = shim.clone();
         }
+        let unstarted = self.unstarted(&id);
         let inner = self.clone();
         settling.spawn(async move {
             match shim {
-                Some(shim) => inner.settle(&id, &shim).await,
-                None if is_busy => inner.await_monitor(&id).await,
+                Some(shim) => inner.settle(&id, &shim, &unstarted).await,
+                None if is_busy => inner.await_monitor(&id, &unstarted).await,
                 None => {
                     match was_ready {
                         true => inner.lose(&id).await,
@@ -137,7 +138,7 @@ impl Inner {
     }
 
     /// It takes no connections at the moment: slow, not gone.
-    async fn await_monitor(self: &Arc<Self>, id: &SandboxId) {
+    async fn await_monitor(self: &Arc<Self>, id: &SandboxId, unstarted: &[ContainerId]) {
         let stream = shim_client::reconnect_when_free(&self.dirs.run(id)).await;
         let shim = stream.and_then(|stream| self.listen(id, stream));
         let Some(gate) = self.gate(id) else { return };
@@ -151,16 +152,23 @@ impl Inner {
             entry.shim = Some(shim.clone());
         }
         drop(alone);
-        self.settle(id, &shim).await;
+        self.settle(id, &shim, unstarted).await;
+    }
+
+    /// Those that are recorded as made, or as being made.
+    fn unstarted(&self, sandbox: &SandboxId) -> Vec<ContainerId> {
+        let table = self.table();
+        let is_unstarted = |id: &ContainerId| table.containers.get(id).is_some_and(|it| it.stage == Stage::Created);
+        table.of_sandbox(sandbox).into_iter().filter(is_unstarted).collect()
     }
 
     /// Learns what the shim has, whenever it answers. If it dies meanwhile, its
     /// connection tells, and whoever makes a new one learns it.
-    async fn settle(self: &Arc<Self>, id: &SandboxId, shim: &Shim) {
+    async fn settle(self: &Arc<Self>, id: &SandboxId, shim: &Shim, unstarted: &[ContainerId]) {
         let is_connected = || self.table().sandboxes.get(id).is_some_and(|entry| entry.shim.is_some());
         while is_connected() && !shim.is_lost() {
             match shim.call(Request::State).await {
-                Ok(Reply::State(states)) => return self.compare(id, states).await,
+                Ok(Reply::State(states)) => return self.compare(id, states, unstarted).await,
                 Ok(_) => tracing::warn!(sandbox = %id, "the sandbox's monitor process gave an unexpected answer"),
                 Err(error) => tracing::warn!(%error, sandbox = %id, "the sandbox's monitor process cannot be asked"),
             }
@@ -203,8 +211,15 @@ impl Inner {
 
     /// What the shim has against what the records say. What it is still making
     /// an earlier engine asked for right before it died: nobody waits for it.
-    async fn compare(self: &Arc<Self>, sandbox: &SandboxId, states: Vec<wire::ContainerState>) {
-        let mut strangers = Vec::new();
+    /// Nor for what it was never asked for, of those that were `unstarted`.
+    async fn compare(
+        self: &Arc<Self>,
+        sandbox: &SandboxId,
+        states: Vec<wire::ContainerState>,
+        unstarted: &[ContainerId],
+    ) {
+        let is_unknown = |id: &&ContainerId| !states.iter().any(|state| state.id == id.0);
+        let mut strangers: Vec<ContainerId> = unstarted.iter().filter(is_unknown).cloned().collect();
         {
             let mut table = self.table();
             learn(&mut table, sandbox, &states);

@@ -188,6 +188,7 @@ fn a_localhost_profile_decides_on_calls() {
             &path,
             r#"{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
                 {"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO", "errnoRet": 122},
+                {"names": ["close_range"], "action": "SCMP_ACT_ERRNO"},
                 {"names": ["chroot"], "action": "SCMP_ACT_ERRNO", "excludes": {"caps": ["CAP_SYS_CHROOT"]}}]}"#,
         )
         .unwrap();
