@@ -60,11 +60,15 @@ pub(crate) struct Ctx {
     pub(crate) round: std::sync::Mutex<Mono>,
 }
 
+pub(crate) fn detach(panics: &Panics, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+    let panics = panics.clone();
+    tokio::spawn(async move { panics.caught(task, work).await });
+}
+
 impl Ctx {
     /// Begins what goes on by itself, such as a stream after its request was answered.
     pub(crate) fn detach(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
-        let panics = self.panics.clone();
-        tokio::spawn(async move { panics.caught(task, work).await });
+        detach(&self.panics, task, work);
     }
 
     pub(crate) fn begin_round(&self) {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use ambient::Panics;
 use bytes::Bytes;
 use cri::{
     AttachRequest, Connection, ContainerId, ContainerState, CriError, ExecRequest, SandboxId, SandboxState, Streaming,
@@ -17,7 +18,7 @@ use tokio::net::TcpStream;
 
 use super::sessions::{SESSIONS_MAX, Session};
 use super::{Body, Failure, Pods, text, typed};
-use crate::ctx::Ctx;
+use crate::ctx::{Ctx, detach};
 use crate::observe::PodRef;
 
 /// What a path asks for.
@@ -139,7 +140,7 @@ async fn exec(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Request
             Ok(begun(response))
         }
         Streaming::At(url) => {
-            pass_through(ctx, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime)
+            pass_through(&ctx.panics, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime)
         }
     }
 }
@@ -154,7 +155,7 @@ async fn attach(ctx: &Ctx, pods: &Pods, wanted: &Wanted<'_>, request: &mut Reque
             Ok(begun(response))
         }
         Streaming::At(url) => {
-            pass_through(ctx, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime)
+            pass_through(&ctx.panics, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime)
         }
     }
 }
@@ -182,7 +183,7 @@ async fn port_forward(ctx: &Arc<Ctx>, pods: &Pods, wanted: &Wanted<'_>, request:
     let (upgrade, response) = PortsUpgrade::ports(request).map_err(Refused::Handshake)?;
     let held = ctx.sessions.begin(&pod.uid).ok_or(Refused::TooMany)?;
     if let Some(url) = ctx.runtime.port_forward_url(&sandbox).await.map_err(Refused::Failed)? {
-        return pass_through(ctx, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime);
+        return pass_through(&ctx.panics, request, upgrade.connection(), &url, held).await.map_err(Refused::Runtime);
     }
     let target = Target { dial: dial(ctx.clone(), sandbox), pod: pod.name, uid: pod.uid };
     ctx.detach("stream", held.during(|room| upgrade.within(room).run(target)));
@@ -260,7 +261,7 @@ fn begun(response: Response<()>) -> Response<Body> {
 /// Joins the client's connection with one to the runtime's own server. What
 /// nobody has read there is that server's to bound.
 async fn pass_through(
-    ctx: &Ctx,
+    panics: &Panics,
     request: &Request<Incoming>,
     client: OnUpgrade,
     url: &str,
@@ -271,7 +272,7 @@ async fn pass_through(
     let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
     stream.set_nodelay(true)?;
     let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    ctx.detach("stream", async {
+    detach(panics, "stream", async {
         if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "a connection to the runtime broke");
         }
@@ -287,7 +288,7 @@ async fn pass_through(
     let mut response = sender.send_request(passed).await?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let runtime = hyper::upgrade::on(&mut response);
-        ctx.detach("stream", held.during(|_room| join(client, runtime)));
+        detach(panics, "stream", held.during(|_room| join(client, runtime)));
     }
     let (parts, body) = response.into_parts();
     let bytes = match parts.status {
@@ -349,7 +350,7 @@ mod tests {
             let (url, held) = (url.clone(), asked.begin("a").unwrap());
             async move {
                 let client = hyper::upgrade::on(&mut request);
-                pass_through(&request, client, &url, held).await
+                pass_through(&Panics::default(), &request, client, &url, held).await
             }
         });
         let (mut near, far) = tokio::io::duplex(1 << 16);

@@ -88,11 +88,9 @@ async fn send(cluster: &Cluster, name: &str, frames: &[Vec<u8>]) {
         command.extend(words);
     }
     let quoted: Vec<String> = command.iter().map(|word| format!("'{word}'")).collect();
-    let text = format!(
-        "i=$(printf %02x000000 $(cat /sys/class/net/eth0/ifindex)); eval \"$(echo \"$0\" | sed s/INDEX/$i/g)\""
-    );
+    let text = "i=$(printf %02x000000 $(cat /sys/class/net/eth0/ifindex)); eval \"$(echo \"$0\" | sed s/INDEX/$i/g)\"";
     let line = quoted.join(" ");
-    let stream = cluster.exec(name, &["sh", "-c", &text, &line], "stdout=1&stderr=1").await;
+    let stream = cluster.exec(name, &["sh", "-c", text, &line], "stdout=1&stderr=1").await;
     let (_, said, _) = stream.read_all().await.expect("it ends");
     let sent = said.lines().filter(|line| line.starts_with("sendto = ")).count();
     assert_eq!(sent, frames.len(), "the attacker's own call: {said}");
