@@ -113,7 +113,11 @@ fn document(bytes: &mut Unstructured<'_>) -> Result<String> {
 }
 
 fn check(document: &[u8]) {
-    let said: Value = serde_json::from_slice(document).unwrap_or_default();
+    // A number beside what matters may be none to this reader.
+    let Ok(said) = serde_json::from_slice::<Value>(document) else {
+        manifest(document).is_ok_and(|_| description(document).is_ok());
+        return;
+    };
     let followed = manifest(document);
     assert_eq!(followed, manifest(document), "read twice");
     match followed {

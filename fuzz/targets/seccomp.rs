@@ -171,7 +171,8 @@ impl Reading<'_> {
         let says = |rule: &&&Value| action_of(rule) != default;
         if self.is_compat && !self.has_compat() {
             let is_free = default == ALLOW && !rules.iter().filter(says).any(|rule| !calls(rule, false).is_empty());
-            return if is_free { ALLOW } else { KILL_PROCESS };
+            let free = if call > 0x3FFF_FFFF { ERRNO | ENOSYS } else { ALLOW };
+            return if is_free { free } else { KILL_PROCESS };
         }
         let newest = rules.iter().flat_map(|rule| calls(rule, self.is_compat)).max();
         let is_errno = default & 0xFFFF_0000 == ERRNO;
