@@ -530,9 +530,7 @@ impl Api {
             Verb::Get => read::get(self, call).await,
             Verb::List => read::list(self, call).await,
             Verb::Watch => match messages::of_lines(call)? {
-                Some(messages) => {
-                    messages.send(&self.workers, Box::pin(stream::watch(self, call)).await?, end_of(self, call))
-                }
+                Some(messages) => messages.send(self, Box::pin(stream::watch(self, call)).await?, end_of(self, call)),
                 None => Box::pin(stream::watch(self, call)).await,
             },
             // API-108: the collection of all namespaces can only be read.

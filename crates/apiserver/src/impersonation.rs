@@ -24,9 +24,11 @@ pub(crate) async fn apply(api: &Api, caller: &Identity, headers: &mut HeaderMap)
     for access in wanted.accesses() {
         authz::require(api, caller, &access).await?;
     }
-    for name in headers.keys().filter(|name| is_ours(name)).cloned().collect::<Vec<_>>() {
-        headers.remove(name);
+    let mut others = HeaderMap::with_capacity(headers.keys_len());
+    for (name, value) in headers.iter().filter(|(name, _)| !is_ours(name)) {
+        others.append(name, value.clone());
     }
+    *headers = others;
     Ok(Some(wanted.identity()))
 }
 

@@ -33,7 +33,7 @@ pub(crate) async fn answer(api: &Api, call: &mut Call) -> Answer {
     let uri = uri(&Endpoint::of_agent(api, node).await?, call, &container)?;
     let log = relay(api, api.relay.send(Request::get(uri)).await?).await?;
     match messages {
-        Some(messages) => messages.send(&api.workers, log, end_of(api, call)),
+        Some(messages) => messages.send(api, log, end_of(api, call)),
         None => Ok(log),
     }
 }

@@ -10,9 +10,8 @@ use http_body_util::BodyStream;
 use streaming::{ReadingUpgrade, Refusal};
 
 use crate::answer::{self, Answer, Body};
-use crate::api::{Call, STREAMING};
+use crate::api::{Api, Call, STREAMING};
 use crate::error::ApiError;
-use crate::workers::Workers;
 
 /// A client that asked for messages, and the answer to that.
 pub(crate) struct Messages {
@@ -47,7 +46,7 @@ impl Messages {
     /// What the answer would have said, until something has happened.
     pub(crate) fn send(
         self,
-        workers: &Workers,
+        api: &Api,
         answer: Response<Body>,
         end: impl Future<Output = ()> + Send + 'static,
     ) -> Answer {
@@ -59,8 +58,8 @@ impl Messages {
         let pieces = BodyStream::new(answer::until(answer.into_body(), end))
             .filter_map(|frame| std::future::ready(frame.ok().and_then(|frame| frame.into_data().ok())));
         match are_lines {
-            true => workers.stream(upgrade.run(lines(pieces))),
-            false => workers.stream(upgrade.run(pieces)),
+            true => api.workers.stream(upgrade.run(lines(pieces))),
+            false => api.workers.stream(upgrade.run(pieces)),
         }
         let mut response = response.map(|()| answer::full(Bytes::new()));
         response.headers_mut().insert(STREAMING, HeaderValue::from_static("messages"));

@@ -11,7 +11,7 @@ use super::*;
 const GROWTH_MAX: u64 = 3;
 /// Waiting so long is nothing, also for a build without optimisations. What has
 /// to be seen is work of tens of milliseconds and more.
-const NOTHING_NANOSECONDS: u64 = 4_000_000;
+const NOTHING_NANOSECONDS: u64 = 8_000_000;
 const SAMPLES: usize = 15;
 /// Bodies and objects of so many parts are larger than what is worked on in
 /// between (64 KiB), though not by much: this is about where, not about how long.
