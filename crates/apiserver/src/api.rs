@@ -170,7 +170,7 @@ enum Admitted {
 
 impl Exchange {
     fn begin(api: &Api, from: &Origin, parts: &request::Parts, query: &Query) -> Self {
-        let given = parts.headers.get(AUDIT_ID).filter(|id| id.len() <= audit::ID_MAX).cloned();
+        let given = parts.headers.get(answer::AUDIT_ID).filter(|id| id.len() <= audit::ID_MAX).cloned();
         Self {
             method: parts.method.clone(),
             // A client that knows its request by an id keeps it, so that both logs tell of the same (API-003).
@@ -182,17 +182,6 @@ impl Exchange {
             seat: None,
             class: None,
         }
-    }
-}
-
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-
-/// What every answer has.
-fn add_headers(headers: &mut HeaderMap, audit_id: Option<HeaderValue>) {
-    // What one caller may see is not for a cache that others share (API-002).
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    if let Some(id) = audit_id {
-        headers.insert(AUDIT_ID, id);
     }
 }
 
@@ -328,7 +317,7 @@ impl Api {
             Err(_) => ApiError::TookTooLong,
         };
         let mut response = answer::refusal(&error);
-        add_headers(response.headers_mut(), audit_id);
+        answer::add_headers(response.headers_mut(), audit_id);
         response
     }
 
@@ -361,7 +350,7 @@ impl Api {
         }
         let mut response = answer.unwrap_or_else(|error| answer::refusal(&error));
         self.metrics.count(&exchange.method, response.status());
-        add_headers(response.headers_mut(), exchange.audit_id.take());
+        answer::add_headers(response.headers_mut(), exchange.audit_id.take());
         if let Some(class) = &exchange.class {
             class.add_headers(response.headers_mut());
         }
