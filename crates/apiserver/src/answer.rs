@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::Stream;
 use futures::StreamExt;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyDataStream, BodyExt, Full, StreamBody};
@@ -73,6 +73,17 @@ pub(crate) fn refusal(error: &ApiError) -> Response<Body> {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
+}
+
+pub(crate) const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// What every answer has.
+pub(crate) fn add_headers(headers: &mut HeaderMap, audit_id: Option<HeaderValue>) {
+    // What one caller may see is not for a cache that others share (API-002).
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+    if let Some(id) = audit_id {
+        headers.insert(AUDIT_ID, id);
+    }
 }
 
 /// API-342: one header per distinct text.

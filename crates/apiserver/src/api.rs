@@ -9,7 +9,7 @@ use std::time::Duration;
 use ambient::{Clock, Ids};
 use bytes::Bytes;
 use futures::FutureExt as _;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, request};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::upgrade::OnUpgrade;
@@ -124,7 +124,8 @@ struct Exchange {
     method: Method,
     audit_id: Option<HeaderValue>,
     manner: Manner,
-    trail: Option<Trail>,
+    /// In a box, because most reads have none.
+    trail: Option<Box<Trail>>,
     /// A stream ends with it.
     tenure: Tenure,
     /// Held until the answer is ready.
@@ -172,11 +173,11 @@ enum Admitted {
 
 impl Exchange {
     fn begin(api: &Api, parts: &request::Parts, query: &Query) -> Self {
-        let given = parts.headers.get("audit-id").filter(|id| id.len() <= audit::ID_MAX).cloned();
+        let given = parts.headers.get(answer::AUDIT_ID).filter(|id| id.len() <= audit::ID_MAX).cloned();
         Self {
             method: parts.method.clone(),
             // A client that knows its request by an id keeps it, so that both logs tell of the same (API-003).
-            audit_id: given.or_else(|| HeaderValue::from_str(&api.ids.uid()).ok()),
+            audit_id: given.or_else(|| HeaderValue::try_from(api.ids.uid()).ok()),
             manner: Manner::of(parts, query),
             trail: None,
             tenure: Tenure::default(),
@@ -184,15 +185,6 @@ impl Exchange {
             seat: None,
             class: None,
         }
-    }
-}
-
-/// What every answer has.
-fn add_headers(headers: &mut HeaderMap, audit_id: Option<HeaderValue>) {
-    // What one caller may see is not for a cache that others share (API-002).
-    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
-    if let Some(id) = audit_id {
-        headers.insert("audit-id", id);
     }
 }
 
@@ -208,7 +200,7 @@ impl Api {
         let mut exchange = Exchange::begin(self, &parts, &query);
         let admitted = self.unbroken(self.admit(from, parts, query, body, &mut exchange)).await;
         match admitted {
-            Ok(Admitted::Resource(job)) => self.carry_out(exchange, *job).await,
+            Ok(Admitted::Resource(job)) => self.carry_out(exchange, job).await,
             Ok(Admitted::Plain(asked)) => {
                 let answer = self.unbroken(self.plain(&asked.0, &asked.1)).await;
                 self.finish(exchange, answer).await
@@ -231,13 +223,13 @@ impl Api {
         let at = self.clock.now();
         let url_path = parts.uri.path().to_owned();
         let target = Target::parse(&url_path);
-        let known = auth::authenticate(self, from, &parts.headers, &url_path).await;
+        let known = auth::authenticate(self, from, &parts.headers, &url_path, at.wall).await;
         if let Some(audit) = &self.config.audit {
             let (caller, peer, id) =
                 (known.as_ref().ok().map(|(caller, _)| caller), from.address, exchange.audit_id.as_ref());
             let arrival = Arrival { parts: &parts, query: &query, target: &target, peer, id, at, caller };
-            exchange.trail = Trail::start(audit, &self.clock, &arrival);
-            if let Some(recorder) = exchange.trail.as_ref().and_then(Trail::recorder) {
+            exchange.trail = Trail::start(audit, &self.clock, &arrival).map(Box::new);
+            if let Some(recorder) = exchange.trail.as_deref().and_then(Trail::recorder) {
                 parts.extensions.insert(recorder);
             }
         }
@@ -299,7 +291,7 @@ impl Api {
 
     /// A write runs to its end and is told of whether its caller still waits
     /// or not; whoever waits too long is told that.
-    async fn carry_out(self: &Arc<Self>, exchange: Exchange, job: Job) -> Response<Body> {
+    async fn carry_out(self: &Arc<Self>, exchange: Exchange, job: Box<Job>) -> Response<Body> {
         let limit = job.limit;
         if job.is_long {
             let answer = self.unbroken(self.resource(job)).await;
@@ -329,7 +321,7 @@ impl Api {
             Err(_) => ApiError::TookTooLong,
         };
         let mut response = answer::refusal(&error);
-        add_headers(response.headers_mut(), audit_id);
+        answer::add_headers(response.headers_mut(), audit_id);
         response
     }
 
@@ -362,7 +354,7 @@ impl Api {
         }
         let mut response = answer.unwrap_or_else(|error| answer::refusal(&error));
         self.metrics.count(&exchange.method, response.status());
-        add_headers(response.headers_mut(), exchange.audit_id.take());
+        answer::add_headers(response.headers_mut(), exchange.audit_id.take());
         if let Some(class) = &exchange.class {
             class.add_headers(response.headers_mut());
         }
@@ -415,7 +407,7 @@ impl Api {
         }
     }
 
-    async fn resource(&self, job: Job) -> Answer {
+    async fn resource(&self, job: Box<Job>) -> Answer {
         let resource = ResourceName { group: job.path.group.clone(), resource: job.path.resource.clone() };
         let verb = job.verb;
         let room = Room::of(&job.caller, verb, &job.path);
@@ -438,8 +430,8 @@ impl Api {
         }
     }
 
-    async fn work(&self, job: Job) -> Answer {
-        let Job { caller, verb, mut parts, path, query, body, tenure, .. } = job;
+    async fn work(&self, job: Box<Job>) -> Answer {
+        let Job { caller, verb, mut parts, path, query, body, tenure, .. } = *job;
         if !verb.is_reading() {
             // API-331: what a write is decided on is no older than what its
             // caller may have seen, of this server or of another one.
@@ -589,7 +581,7 @@ pub(crate) fn rfc3339(time: ambient::Timestamp) -> String {
 pub(crate) const PANICKED: &str = "this request caused apiserver to panic, look in the logs for details";
 
 /// Marks answers whose body never ends by itself; removed before sending.
-pub(crate) const STREAMING: &str = "x-podium-streaming";
+pub(crate) const STREAMING: HeaderName = HeaderName::from_static("x-podium-streaming");
 
 /// API-005.
 const READ_TIMEOUT: Duration = Duration::from_secs(60);

@@ -331,7 +331,7 @@ impl Trail {
     }
 
     /// Writes the event; that of a stream's end when the stream ends.
-    pub(crate) fn finish(mut self, response: Response<Body>, is_whole: bool) -> Response<Body> {
+    pub(crate) fn finish(mut self: Box<Self>, response: Response<Body>, is_whole: bool) -> Response<Body> {
         if is_whole {
             self.end(if self.is_panic { Stage::Panic } else { Stage::ResponseComplete });
             return response;
@@ -459,7 +459,7 @@ pub(crate) fn record(extensions: &Extensions, body: &Bytes) {
 /// A body whose end is told, when it is dropped with its trail.
 struct Followed {
     body: Body,
-    _trail: Trail,
+    _trail: Box<Trail>,
 }
 
 impl http_body::Body for Followed {

@@ -106,7 +106,8 @@ impl Flow {
             }
             self.floor.seat_waiting();
         }
-        let flow = schema.flow(who, access);
+        // Who never waits needs no line.
+        let flow = if schema.is_exempt { String::new() } else { schema.flow(who, access) };
         Ok(Class { schema, flow })
     }
 

@@ -48,7 +48,7 @@ struct Wanted {
 impl Wanted {
     fn of(headers: &HeaderMap) -> Self {
         let mut wanted = Self::default();
-        for (name, value) in headers {
+        for (name, value) in headers.iter().filter(|(name, _)| is_ours(name)) {
             let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
             match name.as_str() {
                 USER if wanted.user.is_empty() => wanted.user = value,

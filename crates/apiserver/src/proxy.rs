@@ -31,7 +31,7 @@ const NOT_PASSED: [HeaderName; 12] = [
     header::UPGRADE,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
-    HeaderName::from_static(STREAMING),
+    STREAMING,
 ];
 
 /// Whoever is reached must not take a caller's word for who it is, and what a
