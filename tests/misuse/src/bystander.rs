@@ -39,9 +39,17 @@ pub(crate) struct Latency {
 
 impl Latency {
     pub(crate) fn p99(&self) -> Duration {
+        self.quantile(99)
+    }
+
+    pub(crate) fn median(&self) -> Duration {
+        self.quantile(50)
+    }
+
+    fn quantile(&self, percent: usize) -> Duration {
         let mut taken = self.taken.clone();
         taken.sort_unstable();
-        taken.get(taken.len().saturating_sub(1) * 99 / 100).copied().unwrap_or_default()
+        taken.get(taken.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default()
     }
 
     fn note(&mut self, begin: Instant, outcome: Result<(), String>) {

@@ -114,8 +114,9 @@ impl Siege {
             return;
         }
         let cluster = self.cluster.as_mut().expect("the siege goes on");
-        let (held, begin) = (cluster.memory_of_all_mb(), Instant::now());
+        // First, or the peak of the attack before would hide this one's.
         cluster.forget_peak();
+        let (held, begin) = (cluster.memory_of_all_mb(), Instant::now());
         let working = Bystander::start(&cluster.bystander, &self.control, Some(self.pod));
         let outcome = catch_unwind(AssertUnwindSafe(|| self.runtime.block_on(run(cluster))));
         let during = working.finish();
