@@ -111,12 +111,7 @@ pub fn tree(root: &Path) -> BTreeMap<Vec<u8>, Node> {
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-fn add(
-    found: &mut BTreeMap<Vec<u8>, Node>,
-    names: &mut BTreeMap<u64, Vec<u8>>,
-    directory: &OwnedFd,
-    above: &[u8],
-) {
+fn add(found: &mut BTreeMap<Vec<u8>, Node>, names: &mut BTreeMap<u64, Vec<u8>>, directory: &OwnedFd, above: &[u8]) {
     let entries = Dir::read_from(directory).expect("it can be listed");
     let mut entries: Vec<_> = entries.map(|entry| entry.expect("it can be listed").file_name().to_owned()).collect();
     entries.retain(|name| !matches!(name.to_bytes(), b"." | b".."));

@@ -80,7 +80,6 @@ const TEXTS: [&str; 24] = [
     "TCP",
 ];
 
-
 /// A good document with a few changes.
 pub fn document(bytes: &mut Unstructured<'_>) -> Result<Value> {
     let mut doc = good(bytes)?;

@@ -92,7 +92,8 @@ fn lines(text: &str) -> Vec<Vec<String>> {
 /// Digits, and not the number that means nobody.
 fn number(text: &str) -> Option<u32> {
     let is_number = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
-    let value = text.chars().filter_map(|c| c.to_digit(10)).try_fold(0u32, |n, digit| n.checked_mul(10)?.checked_add(digit));
+    let value =
+        text.chars().filter_map(|c| c.to_digit(10)).try_fold(0u32, |n, digit| n.checked_mul(10)?.checked_add(digit));
     value.filter(|value| is_number && *value != u32::MAX)
 }
 
@@ -131,7 +132,8 @@ fn naive(user: &User, passwd: &str, group: &str) -> Option<Somebody> {
     let mut all = user.groups.clone();
     all.push(gid);
     if let Some((name, ..)) = account.as_ref().filter(|_| of_image.is_none() && !user.only_groups) {
-        let is_member = |columns: &&Vec<String>| columns.get(3).is_some_and(|members| members.split(',').any(|one| one == name));
+        let is_member =
+            |columns: &&Vec<String>| columns.get(3).is_some_and(|members| members.split(',').any(|one| one == name));
         all.extend(groups.iter().filter(is_member).filter_map(|columns| number(&columns[2])));
     }
     all.sort_unstable();

@@ -20,8 +20,32 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const PIECES: [&str; 26] = [
-    "A", "B", "AB", "=", "'", "''", "\n", " ", "\t", "#", "$", "$$", "$(", ")", "$(A)", "$(B)", "$(AB)", "A='1'\n",
-    "B = 'x\ny' \n", "\"", "\\", "é", "\r\n", "=''", "# A='2'\n", "export ",
+    "A",
+    "B",
+    "AB",
+    "=",
+    "'",
+    "''",
+    "\n",
+    " ",
+    "\t",
+    "#",
+    "$",
+    "$$",
+    "$(",
+    ")",
+    "$(A)",
+    "$(B)",
+    "$(AB)",
+    "A='1'\n",
+    "B = 'x\ny' \n",
+    "\"",
+    "\\",
+    "é",
+    "\r\n",
+    "=''",
+    "# A='2'\n",
+    "export ",
 ];
 const BYTES_MAX: usize = 64;
 
@@ -130,7 +154,9 @@ fn naive_expansion(text: &str, known: &BTreeMap<String, String>) -> String {
 
 /// Healthy is who says so without an error.
 fn check_health(body: &[u8]) {
-    let status = |text: &'static str| HeaderMap::from_iter([("grpc-status".parse().expect("a name"), HeaderValue::from_static(text))]);
+    let status = |text: &'static str| {
+        HeaderMap::from_iter([("grpc-status".parse().expect("a name"), HeaderValue::from_static(text))])
+    };
     let none = HeaderMap::new();
     assert!(wire::answer(StatusCode::OK, &none, &none, body).is_err(), "nobody said how it ended");
     assert!(wire::answer(StatusCode::OK, &none, &status("7"), body).is_err());

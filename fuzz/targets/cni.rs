@@ -28,12 +28,47 @@ static BIN: LazyLock<PathBuf> = LazyLock::new(|| {
 
 const WORDS: Words<'static> = Words {
     names: &[
-        "cniVersion", "name", "plugins", "type", "capabilities", "portMappings", "runtimeConfig", "prevResult", "ipam",
-        "ips", "address", "ip4", "ip6", "ip", "gateway", "msg", "details", "code", "args", "disableCheck",
+        "cniVersion",
+        "name",
+        "plugins",
+        "type",
+        "capabilities",
+        "portMappings",
+        "runtimeConfig",
+        "prevResult",
+        "ipam",
+        "ips",
+        "address",
+        "ip4",
+        "ip6",
+        "ip",
+        "gateway",
+        "msg",
+        "details",
+        "code",
+        "args",
+        "disableCheck",
     ],
     texts: &[
-        "", "bridge", "portmap", "../secret", "/etc/passwd", ".", "..", "0.2.0", "0.4.0", "1.1.0", "10.0.0.2/24",
-        "10.0.0.2", "/", "fe80::1%eth0/64", "fd00::2/64", "::ffff:1.2.3.4/96", "300.0.0.1/8", "1.2.3.4/x/y", "no",
+        "",
+        "bridge",
+        "portmap",
+        "../secret",
+        "/etc/passwd",
+        ".",
+        "..",
+        "0.2.0",
+        "0.4.0",
+        "1.1.0",
+        "10.0.0.2/24",
+        "10.0.0.2",
+        "/",
+        "fe80::1%eth0/64",
+        "fd00::2/64",
+        "::ffff:1.2.3.4/96",
+        "300.0.0.1/8",
+        "1.2.3.4/x/y",
+        "no",
     ],
 };
 
@@ -120,6 +155,7 @@ fn check_answer(answer: &[u8]) {
     let said: Value = serde_json::from_slice(answer).expect("it was read");
     let listed = said["ips"].as_array().into_iter().flatten().map(|ip| &ip["address"]);
     let all = listed.chain([&said["ip4"]["ip"], &said["ip6"]["ip"]]).filter_map(Value::as_str);
-    let expected: Vec<IpAddr> = all.filter_map(|text| text.split('/').next().unwrap_or_default().parse().ok()).collect();
+    let expected: Vec<IpAddr> =
+        all.filter_map(|text| text.split('/').next().unwrap_or_default().parse().ok()).collect();
     assert_eq!(found, expected, "{said}");
 }

@@ -7,7 +7,8 @@ use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 
 const DEPTH_MAX: usize = 4;
-const TEXTS: [&str; 12] = ["", "a", "/", "/proc/kcore", "/proc/sys", "10.0.0.1", "::1", "x\u{0}", "../..", "rwm", "é", "/a/b/"];
+const TEXTS: [&str; 12] =
+    ["", "a", "/", "/proc/kcore", "/proc/sys", "10.0.0.1", "::1", "x\u{0}", "../..", "rwm", "é", "/a/b/"];
 const NUMBERS: [u64; 16] = [
     0,
     1,

@@ -66,8 +66,11 @@ fn write_and_read(bytes: &mut Unstructured<'_>, path: &Path) -> Result<()> {
         said[usize::from(is_error)].bytes.extend_from_slice(&output);
     }
     writer.end(now);
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(path.parent().expect("a directory")).expect("a list").flatten().map(|entry| entry.path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(path.parent().expect("a directory"))
+        .expect("a list")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
     // By name is by age, but for the one that is written.
     files.sort_by_key(|file| (file == path, file.clone()));
     let written: Vec<u8> = files.iter().flat_map(|file| fs::read(file).expect("a file")).collect();

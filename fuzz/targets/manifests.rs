@@ -263,9 +263,7 @@ fn docker(bytes: &mut Unstructured<'_>, layout: &mut Layout, config: &str, layer
 }
 
 fn oci(bytes: &mut Unstructured<'_>, layout: &mut Layout, config: &str, layers: &[Vec<u8>]) -> Result<()> {
-    let of = |kind: &str, digest: String, size: usize| {
-        json!({"mediaType": format!("application/vnd.oci.image.{kind}.v1+json"), "digest": digest, "size": size})
-    };
+    let of = |kind: &str, digest: String, size: usize| json!({"mediaType": format!("application/vnd.oci.image.{kind}.v1+json"), "digest": digest, "size": size});
     let config = of("config", layout.blob(bytes, config.as_bytes())?, config.len());
     let mut blobs = Vec::new();
     for layer in layers {

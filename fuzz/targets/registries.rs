@@ -5,19 +5,62 @@
 
 use cri::RegistryAuth;
 use engine::images::fuzzing::reference;
-use engine::images::fuzzing::registry::{Asked, Wanted, address_of, challenge, pause, proof, range, redirect, token_request};
+use engine::images::fuzzing::registry::{
+    Asked, Wanted, address_of, challenge, pause, proof, range, redirect, token_request,
+};
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
 /// What is put together to names, addresses and headers.
 const PIECES: [&str; 44] = [
-    "a", "b", "A", "9", ".", "-", "_", "__", "/", "//", ":", "@", "%2f", "?", "#", "&", "=", ",", " ", "\"", "\\", "..",
-    "localhost", "docker.io", "index.docker.io", "library", "r.example", "[::1]", ":5000", ":99999", "https://",
-    "http://", "HTTPS://", "//", "/v2/", "token", "u:p@", "é", "\u{0}", "\n", "latest",
-    "@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "sha256:", "scope=x",
+    "a",
+    "b",
+    "A",
+    "9",
+    ".",
+    "-",
+    "_",
+    "__",
+    "/",
+    "//",
+    ":",
+    "@",
+    "%2f",
+    "?",
+    "#",
+    "&",
+    "=",
+    ",",
+    " ",
+    "\"",
+    "\\",
+    "..",
+    "localhost",
+    "docker.io",
+    "index.docker.io",
+    "library",
+    "r.example",
+    "[::1]",
+    ":5000",
+    ":99999",
+    "https://",
+    "http://",
+    "HTTPS://",
+    "//",
+    "/v2/",
+    "token",
+    "u:p@",
+    "é",
+    "\u{0}",
+    "\n",
+    "latest",
+    "@sha256:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "sha256:",
+    "scope=x",
 ];
-const BASES: [&str; 4] = ["https://r.example/v2", "http://r.example:5000/v2", "https://r.example:443/v2", "https://m/x/"];
+const BASES: [&str; 4] =
+    ["https://r.example/v2", "http://r.example:5000/v2", "https://r.example:443/v2", "https://m/x/"];
 
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -119,7 +162,11 @@ fn check_token(bytes: &mut Unstructured<'_>) -> Result<()> {
     let told = if is_told { body.as_slice() } else { at.query().unwrap_or_default().as_bytes() };
     let words: Vec<(String, String)> = form_urlencoded::parse(told).into_owned().collect();
     let last = |name: &str| words.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-    assert_eq!((last("scope"), last("service")), (Some(scope.as_str()), Some(service.as_str())), "{realm:?}: {asked:?}");
+    assert_eq!(
+        (last("scope"), last("service")),
+        (Some(scope.as_str()), Some(service.as_str())),
+        "{realm:?}: {asked:?}"
+    );
     if let Some(RegistryAuth::IdentityToken(token)) = &auth {
         assert_eq!(last("refresh_token"), Some(token.as_str()));
         assert!(token.is_empty() || !at.query().unwrap_or_default().contains(&format!("refresh_token={token}")));

@@ -10,23 +10,69 @@ use shim::fuzzing::{Instruction, call_number, filters};
 
 const WORDS: Words<'static> = Words {
     names: &[
-        "defaultAction", "defaultErrnoRet", "architectures", "archMap", "flags", "listenerPath", "syscalls", "name",
-        "names", "action", "errnoRet", "args", "index", "value", "valueTwo", "op", "includes", "excludes", "caps",
-        "arches", "minKernel",
+        "defaultAction",
+        "defaultErrnoRet",
+        "architectures",
+        "archMap",
+        "flags",
+        "listenerPath",
+        "syscalls",
+        "name",
+        "names",
+        "action",
+        "errnoRet",
+        "args",
+        "index",
+        "value",
+        "valueTwo",
+        "op",
+        "includes",
+        "excludes",
+        "caps",
+        "arches",
+        "minKernel",
     ],
-    texts: &["", "SCMP_ACT_ALLOW", "SCMP_ACT_NOTIFY", "SCMP_ARCH_X86", "read", "x", "CAP_KILL", "amd64", "4.8", "999.1"],
+    texts: &[
+        "",
+        "SCMP_ACT_ALLOW",
+        "SCMP_ACT_NOTIFY",
+        "SCMP_ARCH_X86",
+        "read",
+        "x",
+        "CAP_KILL",
+        "amd64",
+        "4.8",
+        "999.1",
+    ],
 };
 const CALLS: [&str; 14] = [
-    "read", "write", "mount", "clone", "socket", "socketcall", "stat64", "openat2", "personality", "ptrace", "setxattrat",
-    "restart_syscall", "nosuchcall", "read",
+    "read",
+    "write",
+    "mount",
+    "clone",
+    "socket",
+    "socketcall",
+    "stat64",
+    "openat2",
+    "personality",
+    "ptrace",
+    "setxattrat",
+    "restart_syscall",
+    "nosuchcall",
+    "read",
 ];
 const ACTIONS: [&str; 8] = [
-    "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO", "SCMP_ACT_ERRNO", "SCMP_ACT_KILL", "SCMP_ACT_KILL_PROCESS", "SCMP_ACT_LOG",
-    "SCMP_ACT_TRACE", "SCMP_ACT_TRAP",
+    "SCMP_ACT_ALLOW",
+    "SCMP_ACT_ERRNO",
+    "SCMP_ACT_ERRNO",
+    "SCMP_ACT_KILL",
+    "SCMP_ACT_KILL_PROCESS",
+    "SCMP_ACT_LOG",
+    "SCMP_ACT_TRACE",
+    "SCMP_ACT_TRAP",
 ];
-const OPERATORS: [&str; 7] = [
-    "SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE", "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_MASKED_EQ",
-];
+const OPERATORS: [&str; 7] =
+    ["SCMP_CMP_NE", "SCMP_CMP_LT", "SCMP_CMP_LE", "SCMP_CMP_EQ", "SCMP_CMP_GE", "SCMP_CMP_GT", "SCMP_CMP_MASKED_EQ"];
 const VALUES: [u64; 10] = [0, 1, 2, 0x7e02_0000, u32::MAX as u64, 1 << 32, (1 << 32) + 1, u64::MAX, 1 << 63, 0xff];
 const OURS: u32 = if cfg!(target_arch = "x86_64") { 0xC000_003E } else { 0xC000_00B7 };
 const I386: u32 = 0x4000_0003;
@@ -67,7 +113,11 @@ fn play(bytes: &mut Unstructured<'_>) -> Result<()> {
         }
         let expected = Reading { profile: &profile, capabilities: &capabilities, is_compat }.verdict(call, args);
         let arch = if is_compat { I386 } else { OURS };
-        assert_eq!(answer(&programs, call, arch, args), expected, "{call:#x} {arch:#x} {args:x?} {capabilities:?}: {text}");
+        assert_eq!(
+            answer(&programs, call, arch, args),
+            expected,
+            "{call:#x} {arch:#x} {args:x?} {capabilities:?}: {text}"
+        );
     }
     Ok(())
 }
@@ -199,14 +249,17 @@ impl Reading<'_> {
 
     fn has_compat(&self) -> bool {
         let map = self.list(&self.profile["archMap"]);
-        let of_map = map.flat_map(|one| std::iter::once(&one["architecture"]).chain(self.list(&one["subArchitectures"])));
+        let of_map =
+            map.flat_map(|one| std::iter::once(&one["architecture"]).chain(self.list(&one["subArchitectures"])));
         self.list(&self.profile["architectures"]).chain(of_map).any(|name| name == "SCMP_ARCH_X86")
     }
 
     fn is_meant(&self, rule: &Value) -> bool {
         let ours = if cfg!(target_arch = "x86_64") { "amd64" } else { "arm64" };
         let has = |name: &Value| name.as_str().is_some_and(|name| self.capabilities.iter().any(|one| one == name));
-        let is_newer = |filter: &Value| filter["minKernel"].as_str().filter(|text| !text.is_empty()).map(|text| text.starts_with("1."));
+        let is_newer = |filter: &Value| {
+            filter["minKernel"].as_str().filter(|text| !text.is_empty()).map(|text| text.starts_with("1."))
+        };
         let (includes, excludes) = (&rule["includes"], &rule["excludes"]);
         let arches = self.list(&includes["arches"]).count();
         let is_included = self.list(&includes["caps"]).all(has)
