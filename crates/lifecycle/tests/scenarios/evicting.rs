@@ -239,7 +239,13 @@ fn tc_233_nobody_else_goes_while_the_one_who_filled_the_disk_is_cleared_away() {
     host.uses("modest", |usage| usage.disk_bytes = 1 << 20);
     host.uses("greedy", |usage| usage.disk_bytes = 90 << 30);
     host.available(Signal::NodefsAvailable, 1 << 20).until(2).stopped("greedy").until(8);
-    host.available(Signal::NodefsAvailable, 90 << 30).cleared("greedy").until(9).transcript(expect![[""]]);
+    host.available(Signal::NodefsAvailable, 90 << 30).cleared("greedy").until(9).transcript(expect![[r#"
+        t=0    event Warning EvictionThresholdMet: Attempting to reclaim ephemeral-storage
+        t=0    do    Reclaim
+        t=0    tell  greedy Evicted Pressure grace=1s: The node was low on resource: ephemeral-storage. Threshold quantity: 10Gi, available: 1Mi. | offending_containers= offending_containers_usage= starved_resource=ephemeral-storage
+        t=2    fact  greedy stopped
+        t=8    fact  greedy cleared
+    "#]]);
 }
 
 #[test]
