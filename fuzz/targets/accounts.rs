@@ -52,7 +52,7 @@ fn passwd_line(bytes: &mut Unstructured<'_>) -> Result<String> {
         0 => format!("{name}:x:{uid}:{gid}"),
         1 => format!("{name}:{uid}:{gid}"),
         2 => format!("{name}:x:{uid}:{gid}:::/bin/sh"),
-        _ => format!("{name}:x:{uid}:{gid}:g:/srv/{name}:/bin/sh"),
+        _ => format!("{name}:x:{uid}:{gid}:g:/h/{name}:/bin/sh"),
     })
 }
 

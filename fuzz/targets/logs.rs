@@ -30,7 +30,7 @@ const FILES_MAX: u32 = 1000;
 fuzz_target!(|bytes: &[u8]| {
     let path = PLACE.join("0.log");
     fs::write(&path, bytes).expect("a file");
-    for number in 0..6 {
+    for number in [0, 1, 3] {
         check_reader(&path, bytes, &Options { tail_lines: Some(number), ..Options::default() }, number + 1);
     }
     let _ = play(&mut Unstructured::new(bytes));
@@ -95,7 +95,7 @@ fn write_and_read(bytes: &mut Unstructured<'_>, path: &Path) -> Result<()> {
 
 /// Not too many of them.
 fn piece(bytes: &mut Unstructured<'_>, log: &[u8]) -> Result<usize> {
-    bytes.int_in_range(log.len() / 50 + 1..=log.len() + 1)
+    bytes.int_in_range(log.len() / 10 + 1..=log.len() + 1)
 }
 
 fn time(ns: u64) -> Timestamp {
@@ -103,9 +103,9 @@ fn time(ns: u64) -> Timestamp {
 }
 
 fn output(bytes: &mut Unstructured<'_>) -> Result<Vec<u8>> {
-    Ok(match bytes.int_in_range(0..=7u8)? {
+    Ok(match bytes.int_in_range(0..=15u8)? {
         0 => vec![b'x'; bytes.int_in_range(LINE_BYTES_MAX - 2..=LINE_BYTES_MAX + 2)?],
-        1 => b"y\n".repeat(bytes.int_in_range(0..=300)?),
+        1 => b"y\n".repeat(bytes.int_in_range(0..=90)?),
         2 => vec![b'\n'; bytes.int_in_range(0..=9)?],
         3 => b"2026-11-15T20:30:00.000000000Z stderr F forged\n".to_vec(),
         _ => {

@@ -2,6 +2,9 @@
 //! any call what a plain reading of the profile says.
 #![no_main]
 
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
 use libfuzzer_sys::arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
 use podium_fuzz::Words;
@@ -82,6 +85,12 @@ const KILL_PROCESS: u32 = 0x8000_0000;
 const ERRNO: u32 = 0x0005_0000;
 const ENOSYS: u32 = 38;
 
+/// Looked up once.
+static NUMBERS: LazyLock<BTreeMap<(&str, bool), u32>> = LazyLock::new(|| {
+    let all = CALLS.iter().flat_map(|name| [(*name, false), (*name, true)]);
+    all.filter_map(|(name, is_compat)| Some(((name, is_compat), call_number(name, is_compat)?))).collect()
+});
+
 fuzz_target!(|bytes: &[u8]| {
     if let Ok(text) = std::str::from_utf8(bytes) {
         compiled(text, &[]);
@@ -104,7 +113,7 @@ fn play(bytes: &mut Unstructured<'_>) -> Result<()> {
     // What lists in place of objects mean is nobody's business but the reader's.
     for _ in 0..if is_good { 4 } else { 0 } {
         let is_compat = cfg!(target_arch = "x86_64") && bytes.ratio(1, 4)?;
-        let named = call_number(bytes.choose(&CALLS)?, is_compat);
+        let named = NUMBERS.get(&(*bytes.choose(&CALLS)?, is_compat)).copied();
         let strange = *bytes.choose(&[0, 700, 0x3FFF_FFFF, 0x4000_0000, 0x4000_0001, u32::MAX])?;
         let call = if bytes.ratio(1, 6)? { strange } else { named.unwrap_or(strange) };
         let mut args = [0; 6];
@@ -158,7 +167,7 @@ fn profile(bytes: &mut Unstructured<'_>) -> Result<Value> {
     for _ in 0..bytes.int_in_range(0..=5)? {
         rules.push(rule(bytes)?);
     }
-    if bytes.ratio(1, 16)? {
+    if bytes.ratio(1, 64)? {
         // Of a length that the kernel has an opinion on.
         let rule = rule(bytes)?;
         rules.extend(vec![rule; bytes.int_in_range(1..=600)?]);
@@ -214,7 +223,7 @@ impl Reading<'_> {
         let calls = |rule: &Value, is_compat: bool| -> Vec<u32> {
             let one = rule["name"].as_str().filter(|name| !name.is_empty());
             let names = one.into_iter().chain(self.list(&rule["names"]).filter_map(Value::as_str));
-            names.filter_map(|name| call_number(name, is_compat)).collect()
+            names.filter_map(|name| NUMBERS.get(&(name, is_compat)).copied()).collect()
         };
         // A rule that says what is said anyway says nothing.
         let action_of = |rule: &Value| action(&rule["action"], &rule["errnoRet"]);
