@@ -194,8 +194,9 @@ impl Network {
         let checked = match self.listeners().await {
             Ok(listeners) => {
                 let listeners = node.held.others(listeners);
-                ports.iter().for_each(|port| node.held.spare(&listeners, port));
+                // Who is in the way of a pod that is refused is not remembered for the next.
                 refuse_taken(ports, &listeners, Loopback::Kept)
+                    .inspect(|()| ports.iter().for_each(|port| node.held.spare(&listeners, port)))
             }
             Err(error) => Err(error),
         };
