@@ -9,7 +9,6 @@ mod bombs;
 mod closed;
 mod connections;
 mod namespaces;
-mod node;
 mod parsers;
 mod readable;
 mod ways_in;
