@@ -21,6 +21,9 @@ const BIRTH_NOISE: Noise = Noise { median: Duration::from_secs(3), p99: Duration
 /// What an attack may make the server hold, unless it says otherwise.
 const GROWTH_MAX_MB: f64 = 96.0;
 
+/// What is read off many requests.
+type Figure = fn(&Latency) -> Duration;
+
 struct Noise {
     median: Duration,
     p99: Duration,
@@ -91,16 +94,14 @@ impl Bounds {
     pub(crate) fn failures(&self, (before, during): (&Seen, &Seen), growth: f64) -> Vec<String> {
         let mut failures = Vec::new();
         // Slower for everybody, as the control saw it.
-        let slower = |of: fn(&Latency) -> Duration| {
-            (of(&during.control).as_secs_f64() / of(&before.control).as_secs_f64()).max(1.0)
-        };
+        let slower = |of: Figure| (of(&during.control).as_secs_f64() / of(&before.control).as_secs_f64()).max(1.0);
         let mut judge = |what: &str, before: &Latency, during: &Latency, noise: &Noise| {
             failures.extend((!before.failed.is_empty()).then(|| format!("before: {what}: {:?}", before.failed)));
             if self.crashes {
                 return;
             }
             failures.extend((!during.failed.is_empty()).then(|| format!("{what} was refused: {:?}", during.failed)));
-            let figures: [(&str, fn(&Latency) -> Duration, Duration); 2] =
+            let figures: [(&str, Figure, Duration); 2] =
                 [("median", Latency::median, noise.median), ("p99", Latency::p99, noise.p99)];
             for (name, of, noise) in figures {
                 let (before, during, machine) = (of(before), of(during), slower(of));
