@@ -254,7 +254,8 @@ fn docker(bytes: &mut Unstructured<'_>, layout: &mut Layout, config: &str, layer
         layout.add(path, layer);
     }
     let one = json!({"Config": "config.json", "RepoTags": ["a:1"], "Layers": paths});
-    let mut all = Value::from(vec![one; bytes.int_in_range(1..=400)?]);
+    let count = if bytes.ratio(1, 16)? { bytes.int_in_range(1..=300)? } else { bytes.int_in_range(1..=2)? };
+    let mut all = Value::from(vec![one; count]);
     if bytes.ratio(1, 3)? {
         WORDS.change(bytes, &mut all)?;
     }

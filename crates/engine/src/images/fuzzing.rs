@@ -90,7 +90,8 @@ pub struct Found {
 
 /// The images of a docker-archive or an OCI layout; `directory` lends its filesystem.
 pub fn archive(bytes: &[u8], directory: &Path) -> Result<Vec<Found>, String> {
-    let images = || Archive::spool(bytes, directory, &Limits { import_bytes_max: 1 << 20, ..LIMITS })?.images();
+    let limits = Limits { import_bytes_max: 1 << 20, documents_bytes_max: 4 << 20, ..LIMITS };
+    let images = || Archive::spool(bytes, directory, &limits)?.images();
     let found = images().map_err(|error: ImageError| error.to_string())?;
     let found = found.into_iter().map(|image| Found {
         id: image.id,
